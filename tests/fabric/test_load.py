@@ -124,7 +124,11 @@ def test_the_next_step_is_named(tmp_path: Path) -> None:
     assert misspelt.hint == 'Did you mean "network"? Remove it, or see `syncline guide cluster-file` for the keys.'
     assert misspelt.detail == "", "that `network` is missing follows from it"
     many = failing(tmp_path, START + "network: {topology: fat-tree, a: 1, b: 2}")
-    assert many.detail == "1 more problem(s) after this one."
+    assert many.detail == 'Also line 3: unknown key "b".'
+
+
+def test_a_key_in_the_wrong_place_is_sent_to_its_own(tmp_path: Path) -> None:
+    assert failing(tmp_path, START + "nics: 4").hint.startswith('"nics" stands under `host`.')
 
 
 def test_what_does_not_exist(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def job(**fields: Any):
         ({"parallel": {"pp": 8, "virtual": 40}}, ["320 chunks", "80 layers", "virtual: 10"]),
         ({"parallel": {"virtual": 4}}, ["there is no pipeline", "leave virtual out"]),
         ({"parallel": {"pp": 4, "virtual": 2, "schedule": "gpipe"}}, ["gpipe has one chunk a rank", "interleaved"]),
-        ({"parallel": {"dp": 7}}, ["global batch of 64 does not divide over dp 7", "`global: 63 or 70`"]),
+        ({"parallel": {"dp": 7}}, ["global batch of 64 does not divide over dp 7", "`batch: {global: 63}` or 70"]),
         ({"parallel": {"ep": 2}}, ["ep is 2", "has no experts"]),
         ({"model": "mixtral-8x7b", "parallel": {"ep": 3}}, ["does not divide the 8 experts", "ep: 2"]),
         ({"parallel": {"tp": 0}}, ["parallel.tp"]),

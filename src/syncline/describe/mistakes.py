@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,17 +88,24 @@ def problem(
     message = mistake(worst)
     hint = (hints or {}).get(kind, f"See {guide} for the keys.")
     if kind == "extra_forbidden":
-        keys = _keys(model, worst["loc"][:-1])
-        close = difflib.get_close_matches(last, keys, n=1)
-        known = f'Did you mean "{close[0]}"?' if close else f"Keys here: {', '.join(keys)}." if keys else ""
-        hint = f"{known} {hint}".strip()
+        hint = f"{_instead(model, worst['loc'])} {hint}".strip()
     elif kind not in NAMED and path and worst["loc"]:
         inner = f"{last} " if message.startswith("must be") and last != str(path[-1]) else ""
         message = f"{'.'.join(map(str, path))}: {inner}{message}"
-    others = [item for item in problems if item is not worst and not _follows(item, worst)]
-    more = f"{len(others)} more problem(s) after this one." if others else ""
+    others = [item for item in problems if item is not worst and not any(_follows(item, other) for other in problems)]
     where = document.where(path) if path or place is None else place(document, message)
-    return DescriptionError(f"{message}.", where=where, detail=more, hint=hint)
+    return DescriptionError(f"{message}.", where=where, detail=_also(document, others, under), hint=hint)
+
+
+def _also(document: Document, others: list[ErrorDetails], under: Path_) -> str:
+    """Return the other problems, each with its place, as far as a person reads them at once."""
+    places = [document.where(_real_path(document, (*under, *item["loc"]))) for item in others]
+    placed = zip(places, others, strict=True)
+    named = list(
+        dict.fromkeys(f"{place.removeprefix(document.source).strip()}: {mistake(item)}" for place, item in placed)
+    )
+    rest = [f"{len(named) - SHOWN} more"] if len(named) > SHOWN else []
+    return f"Also {'; '.join([*named[:SHOWN], *rest])}." if named else ""
 
 
 def _follows(item: ErrorDetails, from_: ErrorDetails) -> bool:
@@ -105,6 +113,9 @@ def _follows(item: ErrorDetails, from_: ErrorDetails) -> bool:
     beside = item["loc"][:-1] == from_["loc"][:-1]
     return beside and (item["type"], from_["type"]) == ("missing", "extra_forbidden")
 
+
+#: Of several problems, how many are named beside the first.
+SHOWN = 3
 
 #: Mistakes whose sentence names the key itself.
 NAMED = ("extra_forbidden", "missing", "union_tag_invalid", "union_tag_not_found")
@@ -152,17 +163,50 @@ def _tag(context: Mapping[str, object]) -> str:
     return str(context["discriminator"]).strip("'()").removesuffix("()").strip("'") or "kind"
 
 
+def _instead(model: type[BaseModel], path: tuple[Any, ...]) -> str:
+    """Return what may stand in place of an unknown key: the place where it is known, a key like it, all keys here."""
+    last = str(path[-1])
+    keys = _keys(model, path[:-1])
+    homes = [home for home in _homes(model, last) if home]
+    if homes and last not in keys:
+        return f'"{last}" stands under {" or ".join(f"`{home}`" for home in homes[:SHOWN])}.'
+    close = difflib.get_close_matches(last, keys, n=1)
+    return f'Did you mean "{close[0]}"?' if close else f"Keys here: {', '.join(keys)}." if keys else ""
+
+
 def _keys(model: type[BaseModel], path: Iterable[Any]) -> list[str]:
     """Return the keys that the mapping at a path may have; none where the path leaves what is known."""
     for step in path:
         field = next((f for name, f in model.model_fields.items() if step in (name, f.alias)), None)
-        kinds = (field.annotation, *get_args(field.annotation)) if field else ()
-        inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        inner = next(_inner(field.annotation), None) if field else None
         if inner:
-            model = inner[0]
+            model = inner
         elif not isinstance(step, int):
             return []
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _homes(model: type[BaseModel], key: str) -> list[str]:
+    """Return the keys whose mappings know the key, the outermost first."""
+    homes: list[str] = []
+    waiting, seen = deque([(model, "")]), {model}
+    while waiting:
+        one, home = waiting.popleft()
+        for name, field in one.model_fields.items():
+            if key in (name, field.alias) and home not in homes:
+                homes.append(home)
+            new = [(inner, field.alias or name) for inner in _inner(field.annotation) if inner not in seen]
+            seen.update(inner for inner, _ in new)
+            waiting.extend(new)
+    return homes
+
+
+def _inner(kind: Any) -> Iterator[type[BaseModel]]:
+    """Yield the mappings that a field may hold: alone, in a list, or one of several."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for part in get_args(kind):
+        yield from _inner(part)
 
 
 def _real_path(document: Document, loc: tuple[Any, ...]) -> Path_:

@@ -312,10 +312,10 @@ def batch_problem(total: int, dp: int, micro: int) -> str:
     """Say why a batch does not divide, and the nearest that does."""
     unit = dp * micro
     lower, upper = total // unit * unit, (total // unit + 1) * unit
-    near = f"{lower:,} or {upper:,}" if lower else f"{upper:,}"
+    near = f"`batch: {{global: {lower}}}` or {upper}" if lower else f"`batch: {{global: {upper}}}`"
     smaller = [m for m in range(micro - 1, 0, -1) if total % (dp * m) == 0]
     other = f", or `micro: {smaller[0]}`" if smaller else ""
     return (
         f"a global batch of {total:,} does not divide over dp {dp} x micro-batch {micro} = {unit:,}; "
-        f"the nearest that works is `global: {near}`{other}"
+        f"the nearest that works is {near}{other}"
     )
