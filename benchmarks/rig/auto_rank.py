@@ -1,7 +1,7 @@
 """codec="auto" on the rig: started without a rank it builds the hosts and a rank on each; each rank then trains.
 
-auto_rank.py '{"rate_bps": 1e9, "fixed": ["plain"], "accuracy": "safe", "steps": 6, "auto_steps": 30, "rounds": 4}'
-auto_rank.py '{"rate_bps": 1e9, "then_bps": 5e7, "accuracy": "safe", "auto_steps": 20, "then_steps": 25}'
+auto_rank.py '{"rate_bps": 1e9, "fixed": ["plain"], "steps": 6, "auto_steps": 30, "rounds": 4}'
+auto_rank.py '{"rate_bps": 1e9, "then_bps": 5e7, "auto_steps": 20, "then_steps": 25}'
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ def work(order: dict[str, Any]) -> None:
         dist.barrier()
         network.shape(rank, order["then_bps"])
         dist.barrier()
-        decided = trainer.handle.pilot.num_decisions
+        decided = trainer.handle.pilot.num_trials
         noticed = None
         took = []
         for step in range(order["then_steps"]):
             took += trainer.steps(1)
             pilot = trainer.handle.pilot
-            if noticed is None and pilot.num_decisions > decided:
+            if noticed is None and pilot.num_trials > decided:
                 noticed = step + 1
         trainer.say({"noticed_after_steps": noticed, "first_s": _slowest(took[:3]), "median_s": _slowest(took[-4:])})
     dist.barrier()
@@ -119,8 +119,7 @@ class Trainer:
         self.handle: Any = None
         began = time.perf_counter()
         if name == "auto":
-            options = {"accuracy": order["accuracy"], "check_every": 0}
-            self.handle = syncline.torch.synchronize(self._model, codec="auto", **options)
+            self.handle = syncline.torch.synchronize(self._model, codec="auto", check_every=0)
         elif name != "plain":
             self.handle = syncline.torch.synchronize(self._model, codec=name, check_every=0, warmup=0)
         self._start_s = time.perf_counter() - began
@@ -145,8 +144,7 @@ class Trainer:
         row = {"method": self.name, "rate_bps": self._order["rate_bps"] or 0, "start_s": self._start_s, **figures}
         if self.name == "auto":
             pilot = self.handle.pilot
-            row |= {"codec": pilot.codec, "why": self.handle.why(), "tried_s": pilot.trials}
-            row |= {"predicted_s": pilot.choice.table if pilot.choice else {}, "accuracy": self._order["accuracy"]}
+            row |= {"codec": pilot.codec, "why": self.handle.why(), "tried_s": pilot.best_s}
         print(json.dumps(row), flush=True)
 
 

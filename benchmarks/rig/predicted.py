@@ -6,9 +6,13 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from syncline.codec.names import scheme
-from syncline.program.overlap import ExchangeCosts, How, RankLink, RingCosts, SharedMachine, StageCosts, Work, step_s
+from syncline.program.overlap import ExchangeCosts, How, RingCosts, SharedMachine, StageCosts, Work
 from syncline.program.pieces import piece_bytes_on
+from syncline.sim.emulate.emulated_step import predict_step
+from syncline.sim.emulate.emulation import HostCosts, HostLinks
 
 PAYLOAD = (9000 - 52) / (9000 + 14)
 """Of a full frame: what is not Ethernet, IP and TCP (with time stamps)."""
@@ -55,11 +59,16 @@ def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
         # gloo passes a chunk from thread to thread (one receives, one adds and sends on): it is as slow as the slower
         # of the cable and these threads, whose rate is that of the backend alone, copies and sums included.
         ways.append((RingCosts(0.0), known["backend_Bps"]))
+    costs = HostCosts(LATENCY_S, 0.0, 0.0, 0.0, 1.0)
     row["predicted_s"] = max(
-        step_s(work, [how] * len(work.elements), num_ranks, RankLink(rate_Bps, LATENCY_S), machine)
-        for how, rate_Bps in ways
+        predict_step(work, how, _star(num_ranks, rate_Bps), machine, costs) for how, rate_Bps in ways
     )
     row["gap"] = row["predicted_s"] / row["median_s"] - 1
+
+
+def _star(num_ranks: int, rate_Bps: float) -> HostLinks:
+    paths = {(a, b): (2 * a, 2 * b + 1) for a in range(num_ranks) for b in range(num_ranks) if a != b}
+    return HostLinks.of(np.full(2 * num_ranks, rate_Bps), paths, range(num_ranks))
 
 
 def _how(method: Method, known: dict[str, Any], num_ranks: int, device: str) -> How:

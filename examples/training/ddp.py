@@ -24,7 +24,6 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        handle.observe(loss)
         if dist.get_rank() == 0 and step % 10 == 9:
             print(f"loss {loss.item():.2f}; {handle.summary()}")
 

@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.program.test_overlap import step_s
 
 from syncline.codec.names import scheme
 from syncline.errors import BenchError, DescriptionError
-from syncline.program.overlap import ExchangeCosts, RankLink, SharedMachine, StageCosts, Work, step_s
+from syncline.program.overlap import ExchangeCosts, StageCosts, Work
 from syncline.rehearsal.job import RehearsalJob, load_job
 from syncline.rehearsal.rehearse import _levels_note
 
@@ -43,7 +44,7 @@ def test_what_is_measured_at_the_outermost_level_is_what_is_priced_there() -> No
     work = Work(0.0, (0.0,), (elements,), 0.0)
     measured = {shard: StageCosts(1.0, 2.0, 4.0)}
     how = ExchangeCosts("int8", scheme("int8"), 0.0, 0.0, measured=measured, levels=(2, 2))
-    assert step_s(work, [how], 8, RankLink(1e12, 0.0), SharedMachine(64.0, 0.0, 0.0)) == pytest.approx(7.0, rel=1e-3)
+    assert step_s(work, how, 8, 1e12) == pytest.approx(7.0, rel=1e-3)
 
 
 def test_a_rehearsal_that_is_killed_leaves_no_folder_behind() -> None:

@@ -55,9 +55,7 @@ def settings_text(found: Mapping[str, Any]) -> str:
 
     kept: dict[str, object] = {
         "codec": found["codec"],
-        "accuracy": found["accuracy"],
         "why": found["why"],
-        "predicted_s": {name: round(value, 6) for name, value in found["predicted_s"].items()},
         "tried_s": {name: round(value, 6) for name, value in found["tried_s"].items()},
         "num_ranks": found["num_ranks"],
     }
@@ -70,10 +68,7 @@ def settings_text(found: Mapping[str, Any]) -> str:
 def _lines(found: Mapping[str, Any], output: Path) -> list[str]:
     from syncline.describe.units import show_time
 
-    lines = [found["why"], ""]
-    width = max([24, *map(len, found["predicted_s"])])
-    lines.append(f"{'choice':{width}} {'predicted':>12} {'measured':>12}")
-    for name, predicted in sorted(found["predicted_s"].items(), key=lambda row: row[1]):
-        tried = found["tried_s"].get(name)
-        lines.append(f"{name:{width}} {show_time(predicted):>12} {show_time(tried) if tried else '-':>12}")
+    lines = [found["why"], "", f"{'choice':12} {'a step':>12}"]
+    for name, took in sorted(found["tried_s"].items(), key=lambda row: row[1]):
+        lines.append(f"{name:12} {show_time(took):>12}")
     return [*lines, "", f"wrote {output}: synchronize(model, settings={str(output)!r})"]

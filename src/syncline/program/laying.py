@@ -21,29 +21,16 @@ OPTIMIZED = BucketStage("optimizer", SpanKind.COMPUTE, StagePhase.COLLECT)
 
 
 class Ledger(Protocol):
-    """Who writes tasks down; each is a number. `ranks` are those that are played, `stand_in` says by whom."""
+    """Who writes tasks down; each is a number."""
 
     @property
     def ranks(self) -> Sequence[int]: ...
-
-    most_rounds: int
-    """Rounds of a ring that are modelled one by one; beyond, neighbouring rounds count as one."""
-
-    def stand_in(self, rank: int) -> int: ...
-
-    def parts(self, messages: list[tuple[int, int]]) -> list[tuple[int, float, float]]:
-        """Return (peer, bytes, messages) of those that are modelled one by one."""
-        ...
 
     def work(
         self, rank: int, seconds: float, after: list[int], stage: BucketStage | None, piece: int, peer: int
     ) -> int: ...
 
-    def send(
-        self, rank: int, peer: int, size_bytes: float, after: list[int], post_s: float | None, count: float, hops: float
-    ) -> int:
-        """Append `count` messages of these bytes together, which go one after the other over `hops`."""
-        ...
+    def send(self, rank: int, peer: int, size_bytes: float, after: list[int], post_s: float | None) -> int: ...
 
     def arrived(self, rank: int, name: str, piece: int, posted: int, size_bytes: float, tasks: list[int]) -> None: ...
 
@@ -57,11 +44,8 @@ class PricedPiece:
         bucket: int,
         seconds: Callable[[int], float],
         message_s: float | None,
-        *,
-        ordered: bool = False,
     ) -> None:
         self.program, self.bucket, self.seconds, self.message_s = program, bucket, seconds, message_s
-        self.ordered = ordered
         self.sent: dict[int, dict[int, dict[int, tuple[int, float]]]] = {}
         self.posted: dict[tuple[int, int], int] = {}
         self.last: dict[int, list[int]] = {}
@@ -85,7 +69,7 @@ class LedgerWriter:
         self._num_pieces += 1
         self._run(number, piece, StagePhase.SEND, ready)
         self._run(number, piece, StagePhase.REDUCE)
-        if piece.ordered:
+        if piece.program.is_ordered:
             self._run(number, piece, StagePhase.COLLECT)
             return
         self._waiting.append((number, piece))
@@ -121,7 +105,7 @@ class LedgerWriter:
             posted = piece.posted[stage.awaits, rank]
             ledger.arrived(rank, name, number, posted, size, [task for task, _ in came.values()])
         if stage.by_peer:
-            peers = list(came) or [peer for peer, _, _ in ledger.parts(piece.program.messages(index, rank))]
+            peers = list(came) or [peer for peer, _ in piece.program.messages(index, rank)]
             for peer in peers:
                 waits = [came[peer][0]] if peer in came else []
                 after = [ledger.work(rank, seconds / len(peers), [*after, *waits], stage, number, peer)]
@@ -136,10 +120,9 @@ class LedgerWriter:
         """Send every rank's messages, and note for each rank what comes from whom."""
         ledger, came = self._ledger, piece.sent.setdefault(index, {rank: {} for rank in self._ledger.ranks})
         for rank in ledger.ranks:
-            for peer, size, count in ledger.parts(piece.program.messages(index, rank)):
-                task = ledger.send(rank, peer, size, [piece.posted[index, rank]], piece.message_s, count, 1.0)
-                to = ledger.stand_in(peer)
-                came[to][peer if to == rank else rank] = (task, size)
+            for peer, size in piece.program.messages(index, rank):
+                task = ledger.send(rank, peer, size, [piece.posted[index, rank]], piece.message_s)
+                came[peer][rank] = (task, size)
 
 
 class RingLayer:
@@ -156,24 +139,19 @@ class RingLayer:
         lane = self._lanes[self._num_buckets % RING_LANES]
         number, self._num_buckets = self._num_buckets, self._num_buckets + 1
         now = {rank: ledger.work(rank, 0.0, [*lane[rank], ready(rank)], None, number, -1) for rank in ledger.ranks}
-        first, each = now, 2 * (num - 1)
-        rounds = min(each, ledger.most_rounds)
-        chunk = elements / num * each / rounds
-        for step in range(rounds):
-            flows = {}
-            for rank in ledger.ranks:
-                after = [*dict.fromkeys([now[rank], now[ledger.stand_in((rank + 1) % num)]])]
-                flows[rank] = ledger.send(rank, (rank + 1) % num, 4 * chunk, after, None, each / rounds, each / rounds)
-            seconds = self._add_s * chunk if step < rounds / 2 else 0.0
-            now = {
-                rank: ledger.work(
-                    rank, seconds, [*dict.fromkeys([flows[ledger.stand_in((rank - 1) % num)], flows[rank]])], ADDED,
-                    number, -1,
-                )
+        first, chunk = now, elements / num
+        for step in range(2 * (num - 1)):
+            flows = {
+                rank: ledger.send(rank, (rank + 1) % num, 4 * chunk, [now[rank], now[(rank + 1) % num]], None)
                 for rank in ledger.ranks
-            }  # fmt: skip
+            }
+            seconds = self._add_s * chunk if step < num - 1 else 0.0
+            now = {
+                rank: ledger.work(rank, seconds, [flows[(rank - 1) % num], flows[rank]], ADDED, number, -1)
+                for rank in ledger.ranks
+            }
         for rank in ledger.ranks:
-            ledger.arrived(rank, ADDED.name, number, first[rank], 4 * chunk * rounds, [now[rank]])
+            ledger.arrived(rank, ADDED.name, number, first[rank], 8 * chunk * (num - 1), [now[rank]])
             lane[rank] = [now[rank]]
 
     def finish(self) -> dict[int, list[int]]:

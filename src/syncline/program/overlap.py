@@ -2,28 +2,19 @@
 
     work = Work(forward_s=0.12, backward_s=(0.08, 0.1, 0.07), elements=(7_000_000, ...), optimizer_s=0.03)
     int8 = ExchangeCosts("int8", scheme("int8"), encode_s=1e-9, decode_s=1e-9)
-    step_s(work, [int8] * 3, 4, RankLink(125e6, 1e-4), SharedMachine(2.0, 1e-9, 2e-5))
 
-What is priced are the stages of `program/stages.py` in the order of `program/laying.py`, which are those that run.
-`sim/emulate/emulated_step.py` prices them for every rank on any wiring. Here all ranks are alike and have equal links,
-so one of them stands for all: it gets its part of the processors, and its wire carries what it sends. That is small
-enough for a training run to ask before it chooses how to synchronise.
-
-Threads take at most one processor, and share what there is; bytes that TCP moves take their part of it. Rates are fair
-between threads and messages in the way the flow engine is (`docs/method/flow.md`): all grow alike until something is
-full.
+What is priced are the stages of `program/stages.py` in the order of `program/laying.py`, which are those that run:
+`sim/emulate/emulated_step.py` prices them for every rank on any wiring.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from syncline.codec.names import scheme
 from syncline.codec.scheme import Scheme
 from syncline.program.laying import COMPUTED, OPTIMIZED, Ledger, LedgerWriter, PricedPiece, RingLayer
 from syncline.program.pieces import DEPTH, PIECE_BYTES, shard_sizes
@@ -36,19 +27,14 @@ from syncline.program.stages import (
     MIDDLE,
     SUM,
     BucketProgram,
-    BucketStage,
     PieceProgram,
 )
 
 NS = 1e-9
 """The unit of work: shares of a processor are nanoseconds a second, as messages are bytes a second."""
-MAX_PARTS = 3
-"""Messages of one piece are modelled one by one up to this many; of more, several count as one."""
 SOON_SHARE = 0.5
 """Of a backward pass on a card that processes take turns on: what is ready by then is encoded at once, and the rest
 when the pass is over. Read off the spans of one step (1-bit, GPT of 350M, four ranks on an H200: 21 of 44 pieces)."""
-MAX_ROUNDS = 24
-"""Rounds of a ring are modelled one by one up to this many; beyond, neighbouring rounds count as one."""
 
 
 @dataclass(frozen=True)
@@ -160,29 +146,7 @@ class RingCosts:
     name: str = "ddp"
 
 
-@dataclass(frozen=True)
-class LowRankCosts:
-    """Low rank: two small averages of float32 one after the other; each element costs at three places.
-
-    `ratio` is float32 sent over float32 of the bucket, of both averages together.
-    """
-
-    name: str
-    ratio: float
-    encode_s: float
-    middle_s: float
-    decode_s: float
-
-    def pieces(self, elements: int, num_ranks: int, bucket: int) -> list[PricedPiece]:
-        """Return the bucket as one piece; P and Q are about equally large, and their sums cost next to nothing."""
-        factor = max(1, round(self.ratio * elements / 2))
-        program = BucketProgram(elements, scheme(self.name), (num_ranks,), factors=(factor, factor))
-        cost = {FIRST: self.encode_s, MIDDLE: self.middle_s, LAST: self.decode_s}
-        price = [cost.get(stage.name, 0.0) * elements for stage in program.stages]
-        return [PricedPiece(piece, bucket, price.__getitem__, None) for piece in program.pieces]
-
-
-How = ExchangeCosts | RingCosts | LowRankCosts
+How = ExchangeCosts | RingCosts
 
 
 @dataclass(frozen=True)
@@ -199,14 +163,6 @@ class SharedMachine:
     message_s: float
     computes_apart: bool = False
     take_turns: bool = False
-
-
-@dataclass(frozen=True)
-class RankLink:
-    """What joins each rank to the others: bytes a second each way, and the time until a message's first byte."""
-
-    rate_Bps: float
-    latency_s: float
 
 
 def lay_step(ledger: Ledger, work: Work, how: Sequence[How], num_ranks: int, *, take_turns: bool = False) -> None:
@@ -244,134 +200,3 @@ def lay_step(ledger: Ledger, work: Work, how: Sequence[How], num_ranks: int, *, 
     rings = {rank: [] for rank in ledger.ranks} if ring is None else ring.finish()
     for rank in ledger.ranks:
         ledger.work(rank, work.optimizer_s, [last[rank], *ends[rank], *rings[rank]], OPTIMIZED, -1, -1)
-
-
-def step_s(work: Work, how: Sequence[How], num_ranks: int, wire: RankLink, machine: SharedMachine) -> float:
-    """Return the seconds of one step in which bucket i travels as how[i] says."""
-    draft = _Draft(num_ranks, wire, machine)
-    lay_step(draft, work, how, num_ranks, take_turns=machine.take_turns)
-    return _Course(draft).end_s()
-
-
-@dataclass
-class _Draft:
-    """One rank's tasks under construction: threads and messages, and what each waits for."""
-
-    num_ranks: int
-    wire: RankLink
-    machine: SharedMachine
-    size: list[float] = field(default_factory=list)
-    delay: list[float] = field(default_factory=list)
-    on_wire: list[bool] = field(default_factory=list)
-    waits: list[list[int]] = field(default_factory=list)
-    ranks: Sequence[int] = (0,)
-    most_rounds: int = MAX_ROUNDS
-
-    def stand_in(self, rank: int) -> int:
-        """Return who plays a rank: the one."""
-        return 0
-
-    def parts(self, messages: list[tuple[int, int]]) -> list[tuple[int, float, float]]:
-        """Return the messages of one stage as a few: more ranks send more, smaller ones at the same time."""
-        count = min(len(messages), MAX_PARTS)
-        size = sum(size for _, size in messages)
-        return [(part + 1, size / count, len(messages) / count) for part in range(count)]
-
-    def work(
-        self, rank: int, seconds: float, after: list[int], stage: BucketStage | None, piece: int, peer: int
-    ) -> int:
-        """Append work of one thread."""
-        if self.machine.computes_apart and stage in (COMPUTED, OPTIMIZED):
-            return self._add(0.0, max(seconds, 0.0), False, after)
-        return self._add(max(seconds, 0.0) / NS, 0.0, False, after)
-
-    def send(
-        self, rank: int, peer: int, size_bytes: float, after: list[int], post_s: float | None, count: float, hops: float
-    ) -> int:
-        """Append messages: the processor's time to post them, then their bytes."""
-        posted = self.work(rank, count * (self.machine.message_s if post_s is None else post_s), after, None, -1, -1)
-        return self._add(max(size_bytes, 0.0), self.wire.latency_s * hops, True, [posted])
-
-    def arrived(self, rank: int, name: str, piece: int, posted: int, size_bytes: float, tasks: list[int]) -> None:
-        """Note nothing: only the end is asked for."""
-
-    def _add(self, size: float, delay: float, on_wire: bool, after: list[int]) -> int:
-        self.size.append(size)
-        self.delay.append(delay)
-        self.on_wire.append(on_wire)
-        self.waits.append(after)
-        return len(self.size) - 1
-
-
-class _Course:
-    """Threads all run at one rate and messages at another, so each kind needs one clock of work done and a heap."""
-
-    def __init__(self, draft: _Draft) -> None:
-        self._draft = draft
-        self._cores = draft.machine.num_cores / draft.num_ranks / NS
-        self._left = [len(after) for after in draft.waits]
-        self._next: list[list[int]] = [[] for _ in draft.waits]
-        for task, after in enumerate(draft.waits):
-            for before in after:
-                self._next[before].append(task)
-        self._due: list[tuple[float, int]] = []
-        self._heaps: tuple[list[tuple[float, int]], list[tuple[float, int]]] = ([], [])
-        self._done = [0.0, 0.0]
-        self._now = 0.0
-
-    def end_s(self) -> float:
-        for task, count in enumerate(self._left):
-            if count == 0:
-                self._release(task)
-        while self._due or any(self._heaps):
-            self._advance()
-        return self._now
-
-    def _release(self, task: int) -> None:
-        heapq.heappush(self._due, (self._now + self._draft.delay[task], task))
-
-    def _advance(self) -> None:
-        threads, flows = self._rates()
-        rates = (threads if self._heaps[0] else 0.0, flows if self._heaps[1] else 0.0)
-        steps = [self._due[0][0] - self._now if self._due else math.inf]
-        for heap, done, rate in zip(self._heaps, self._done, rates, strict=True):
-            if heap:
-                steps.append(max(0.0, heap[0][0] - done) / rate)
-        step = max(0.0, min(steps))
-        self._now += step
-        for kind in (0, 1):
-            self._done[kind] += rates[kind] * step
-        ended = []
-        for kind, heap in enumerate(self._heaps):
-            room = 1e-9 * (1.0 + self._done[kind])
-            while heap and heap[0][0] <= self._done[kind] + room:
-                ended.append(heapq.heappop(heap)[1])
-        while self._due and self._due[0][0] <= self._now * (1 + 1e-15):
-            task = heapq.heappop(self._due)[1]
-            if self._draft.size[task] <= 0.0:
-                ended.append(task)
-            else:
-                kind = int(self._draft.on_wire[task])
-                heapq.heappush(self._heaps[kind], (self._done[kind] + self._draft.size[task], task))
-        for task in ended:
-            for after in self._next[task]:
-                self._left[after] -= 1
-                if self._left[after] == 0:
-                    self._release(after)
-
-    def _rates(self) -> tuple[float, float]:
-        """Return nanoseconds a second for each thread and bytes a second for each message: fair, and nothing idle."""
-        threads, flows = (len(heap) for heap in self._heaps)
-        byte = self._draft.machine.byte_s / NS
-        wire = self._draft.wire.rate_Bps / flows if flows else math.inf
-        alone = 1 / NS
-        load = threads + flows * byte
-        shared = self._cores / load if load else math.inf
-        if shared <= min(wire, alone):
-            return shared, (shared if byte > 0 else wire)
-        if wire <= alone:
-            left = self._cores - wire * flows * byte
-            return (min(alone, left / threads) if threads else alone), wire
-        if not flows or byte == 0:
-            return alone, wire
-        return alone, min(wire, (self._cores - threads * alone) / (flows * byte))

@@ -155,6 +155,11 @@ class PieceProgram:
         inside = (stage for stage in self.stages if stage.phase is phase and stage.awaits >= 0)
         return any(self.stages[stage.awaits].phase is phase for stage in inside)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it is collected before the next piece is reduced: both would wait for the same phase of peers."""
+        return self.waits_within(StagePhase.REDUCE) and self.waits_within(StagePhase.COLLECT)
+
     def num_peers(self, stage: int) -> int:
         """Return how many ranks a stage deals with, beside the own one."""
         return self.shape[self.stages[stage].level] - 1

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-import numpy as np
 import torch
+from tests.program.test_overlap import step_s
 from tests.runtime.wire.test_native_wire import team as native_team
 
 from syncline.codec.names import scheme
@@ -24,8 +24,6 @@ from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.levels import members
 from syncline.runtime.wire.memory_wire import wires
-from syncline.sim.emulate.emulated_step import predict_step
-from syncline.sim.emulate.emulation import HostCosts, HostLinks
 
 SHAPES = ((40, 30), (30,), (8, 4, 3, 3), (2, 2), (100, 7))
 LAYOUT = Layout(tuple(f"p{k}" for k in range(len(SHAPES))), SHAPES)
@@ -122,8 +120,7 @@ def test_a_stage_that_is_left_out_of_the_program_is_neither_run_nor_priced(monke
     def price() -> float:
         costs = overlap.ExchangeCosts("int8", scheme("int8"), 1e-8, 1e-8)
         work = overlap.Work(0.0, (0.0,), (SIZE,), 0.0)
-        machine = overlap.SharedMachine(8.0, 0.0, 0.0)
-        return overlap.step_s(work, [costs], 3, overlap.RankLink(1e12, 0.0), machine)
+        return step_s(work, costs, 3, 1e12)
 
     given = gradients(3, 0)
     whole_s, (whole, *_) = price(), Ranks((3,), "int8").step(given)
@@ -144,9 +141,9 @@ def test_a_stage_of_a_bucket_in_factors_that_is_left_out_is_neither_run_nor_pric
     monkeypatch: pytest.MonkeyPatch, left_out: str
 ) -> None:
     def price() -> float:
-        costs = overlap.LowRankCosts("powersgd:rank=2", 0.01, 1e-8, 1e-8, 1e-8)
-        work, machine = overlap.Work(0.0, (0.0,), (SIZE,), 0.0), overlap.SharedMachine(8.0, 0.0, 0.0)
-        return overlap.step_s(work, [costs], 3, overlap.RankLink(1e12, 0.0), machine)
+        seconds = overlap.StageCosts(SIZE * 1e-8, SIZE * 1e-8, SIZE * 1e-8)
+        costs = overlap.ExchangeCosts("powersgd", scheme("powersgd:rank=2"), 0.0, 0.0, measured={SIZE: seconds})
+        return step_s(overlap.Work(0.0, (0.0,), (SIZE,), 0.0), costs, 3, 1e15)
 
     def without(*args: Any, **named: Any) -> tuple[Any, ...]:
         gone = next(k for k, stage in enumerate(usual(*args, **named)) if stage.name == left_out)
@@ -168,17 +165,12 @@ def test_a_stage_of_a_bucket_in_factors_that_is_left_out_is_neither_run_nor_pric
 
 
 @pytest.mark.parametrize("codec", ["int8", "int4"])
-def test_a_sum_in_two_stages_runs_to_the_same_bits_and_both_pricers_follow(
+def test_a_sum_in_two_stages_runs_to_the_same_bits_and_the_price_follows(
     monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:
-    work, machine = overlap.Work(0.0, (0.0,), (SIZE,), 0.0), overlap.SharedMachine(8.0, 0.0, 0.0)
-    paths = {(a, b): (2 * a, 2 * b + 1) for a in range(3) for b in range(3) if a != b}
-    links = HostLinks.of(np.full(6, 1e12), paths, range(3))
-
-    def priced(encode_s: float) -> tuple[float, float]:
-        costs = overlap.ExchangeCosts(codec, scheme(codec), encode_s, 1e-8)
-        one = overlap.step_s(work, [costs], 3, overlap.RankLink(1e12, 0.0), machine)
-        return one, predict_step(work, costs, links, machine, HostCosts(0.0, 0.0, 0.0, 0.0, 1.0))
+    def priced() -> float:
+        costs = overlap.ExchangeCosts(codec, scheme(codec), 1e-8, 1e-8)
+        return step_s(overlap.Work(0.0, (0.0,), (SIZE,), 0.0), costs, 3, 1e12)
 
     def split(*args: Any, **named: Any) -> tuple[Any, ...]:
         encode, total, decode = usual(*args, **named)
@@ -186,10 +178,10 @@ def test_a_sum_in_two_stages_runs_to_the_same_bits_and_both_pricers_follow(
         return encode, add, replace(total, awaits=-1), replace(decode, awaits=2)
 
     given, usual = gradients(3, 0), stages.exchange_stages
-    before, whole = priced(1e-8), Ranks((3,), codec)
+    before, whole = priced(), Ranks((3,), codec)
     together = whole.step(given)
     monkeypatch.setattr(stages, "exchange_stages", split)
-    after, parted = priced(1e-8), Ranks((3,), codec)
+    after, parted = priced(), Ranks((3,), codec)
     assert all(torch.equal(*pair) for pair in zip(together, parted.step(given), strict=True))
     ran = [[span[4] for span in ranks.buckets[0].step.spans] for ranks in (whole, parted)]
     assert ADD not in ran[0] and ran[1].index(ADD) < ran[1].index(stages.SUM)
@@ -201,7 +193,7 @@ def test_a_sum_in_two_stages_runs_to_the_same_bits_and_both_pricers_follow(
     monkeypatch.setattr(stages, "exchange_stages", unheard)
     heard_nobody = Ranks((3,), codec).step(given)
     assert not torch.equal(heard_nobody[0], together[0]), "each rank sums its own shard alone"
-    assert all(less < 0.95 * usual_s for less, usual_s in zip(priced(1e-8), before, strict=True)), "nothing is decoded"
+    assert priced() < 0.95 * before, "nothing is decoded"
 
 
 @pytest.mark.parametrize("codec", ["fp32", "int8", "int4", "powersgd:rank=4"])

@@ -82,11 +82,11 @@ def _ended(status: int, found: Mapping[str, Any] | None) -> UsageError:
     if found is None:
         return UsageError(
             "the command ended and nothing was measured.",
-            hint="It must call syncline.torch.synchronize on a DDP model and train at least twenty steps.",
+            hint="It must call syncline.torch.synchronize on a DDP model and train at least forty steps.",
         )
     return UsageError(
         f"the command ended after {found['steps']} steps, before a choice was made.",
-        hint="Let it train at least twenty steps.",
+        hint="Let it train at least forty steps.",
     )
 
 

@@ -61,7 +61,7 @@ def elastic(
             hint="elastic(model, optimizer, crew): a rank that comes back takes its state from a peer.",
         )
     rules = CrewRules(min_ranks, contributors, door_every)
-    settings = Settings.given({**USUAL, **options}, codec=asked(codec, "safe", None).by_name("a crew").base)
+    settings = Settings.given({**USUAL, **options}, codec=asked(codec).by_name("a crew").base)
     target, member, replica = _target(model, crew)
     estate = Estate(model, optimizer, carry)
     return ElasticSynchronizer(target, settings, member, estate, rules, replica=replica, step=step)

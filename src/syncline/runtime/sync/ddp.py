@@ -193,10 +193,13 @@ class DdpSynchronizer(Synchronizer):
         compare(torch.tensor(list(prints.values())), list(prints), self.links.team, self._num_steps)
         self._axes.compare(self._num_steps)
 
+    def _trained(self) -> dict[str, torch.Tensor]:
+        model = self._weak_model()
+        return {} if model is None else {n: p for n, p in model.module.named_parameters() if p.requires_grad}
+
     def _prints(self) -> dict[str, int]:
         """Return a number for each parameter, which must be alike on every rank."""
-        model = self._weak_model()
-        held = {} if model is None else {n: p for n, p in model.module.named_parameters() if p.requires_grad}
+        held = self._trained()
         return dict(zip(held, fingerprints(list(held.values())).tolist(), strict=True))
 
     def _forward(self, module: Any, inputs: Any) -> None:

@@ -34,8 +34,7 @@ class BucketPiece(BoundPiece):
     ) -> None:
         self._bucket, self.program = bucket, program
         self._exchanges, self._factors = exchanges, factors
-        # A later piece may be reduced before this one is collected, unless both wait for the same phase of peers.
-        self.ordered = program.waits_within(StagePhase.REDUCE) and program.waits_within(StagePhase.COLLECT)
+        self.ordered = program.is_ordered
         last = len(program.shape) - 1
         self._wire_bytes = sum(one.sent_bytes for (_, level), one in exchanges.items() if level == last)
         self._inside_bytes = sum(one.sent_bytes for (_, level), one in exchanges.items() if level < last)

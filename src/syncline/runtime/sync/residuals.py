@@ -36,14 +36,6 @@ class Residuals:
         for part in (*self._parts.values(), *self._loaded.values()):
             part.mul_(factor)
 
-    def pay(self, names: Sequence[str], parts: Sequence[torch.Tensor]) -> None:
-        """Add what parameters owe to what is to be averaged, and owe nothing."""
-        for name, part in zip(names, parts, strict=True):
-            owed = self._loaded.get(name, self._parts.get(name))
-            if owed is not None:
-                part.add_(owed.reshape(-1).to(part.dtype))
-                owed.zero_()
-
     def parts(self) -> dict[str, torch.Tensor]:
         """Return every parameter's residual: views of what the buckets use."""
         return {**self._parts, **self._loaded}

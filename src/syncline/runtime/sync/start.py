@@ -40,7 +40,6 @@ def synchronize(
     levels: object = None,
     scaler: Scaler | None = None,
     optimizer: torch.optim.Optimizer | None = None,
-    accuracy: str = "safe",
     settings: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Synchronizer:
@@ -51,8 +50,7 @@ def synchronize(
     print(handle.summary(), handle.why())
     handle.close()
 
-    codec      what gradients travel in; by default it is measured, within what `accuracy` allows
-    accuracy   "safe" or "aggressive"
+    codec      what gradients travel in; by default plain averages, bf16 and int8 are tried, and the fastest is held
     settings   the file that `syncline calibrate tune` wrote; it takes precedence over `codec`
     levels     DDP only: ranks inside each level, as (8,) or "host"; the outermost level alone is compressed
     scaler     the GradScaler, if there is one: an overflow then skips the step on every rank
@@ -67,7 +65,7 @@ def synchronize(
             "torch.distributed is not initialised.", hint="Call torch.distributed.init_process_group first."
         )
     module = getattr(model, "_orig_mod", model)
-    wanted = asked(codec, accuracy, settings)
+    wanted = asked(codec, settings)
     if scaler is not None:
         options.setdefault("nan", "skip")
     if isinstance(module, DistributedDataParallel):
@@ -123,11 +121,10 @@ def _ddp(
     everyone = _everyone(model.process_group, None, axes, links, settings)
     if everyone is not None:
         axes.agree(everyone, settings, equal_parts=True)
-    if wanted.chooses:
+    if wanted.choice:
         return AutoSynchronizer(
-            model, settings, links, scaler, axes=axes, everyone=everyone,
-            accuracy=wanted.accuracy, fixed=PLAIN if wanted.is_plain else "",
-        )  # fmt: skip
+            model, settings, links, scaler, axes=axes, everyone=everyone, fixed=wanted.choice == PLAIN
+        )
     return DdpSynchronizer(model, settings, links, scaler, updates, axes=axes, everyone=everyone)
 
 

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -242,9 +242,6 @@ class Synchronizer:
         """Return on one line what gradients travel in, and why."""
         return f"{self.settings.codec}: {self.reason}"
 
-    def observe(self, loss: torch.Tensor | float) -> None:
-        """Take this step's loss: where a codec was chosen by measurement, one under which it rises is left."""
-
     def report(self) -> StepReport:
         """Return the last complete step in numbers."""
         step = self._last()
@@ -268,13 +265,6 @@ class Synchronizer:
     def lines(self) -> list[LineReport]:
         """Return how each connection of the native wire does, rail by rail; what changed since is logged."""
         return [line for wire in self.links.native() for line in wire.lines()]
-
-    def profile(self) -> NoReturn:
-        """Refuse: the size of buckets is derived."""
-        raise SynchronizationError(
-            "profile() was removed: buckets are as large as the pieces that are sent, unless DDP is given a size.",
-            hint="Leave bucket_cap_mb= of DistributedDataParallel out.",
-        )
 
     def _last(self) -> Step:
         complete = [step for step in self.steps if step.ended_s]

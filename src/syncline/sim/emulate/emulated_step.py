@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from syncline.program.laying import COMPUTED, OPTIMIZED
 from syncline.program.overlap import NS, How, RingCosts, SharedMachine, Work, lay_step
 from syncline.program.stages import BucketStage
 from syncline.sim.emulate.emulation import IGNORES, HostCosts, HostLinks
@@ -40,36 +41,27 @@ class _Tasks:
     rows: list[tuple[int, float, float, float]] = field(default_factory=list)
     waits: list[list[int]] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
-    most_rounds: int = 1 << 30
 
     @property
     def ranks(self) -> Sequence[int]:
         """All of them."""
         return range(len(self.wiring.host_of_rank))
 
-    def stand_in(self, rank: int) -> int:
-        """Return who plays a rank: itself."""
-        return rank
-
-    def parts(self, messages: list[tuple[int, int]]) -> list[tuple[int, float, float]]:
-        """Return every message."""
-        return [(peer, float(size), 1.0) for peer, size in messages]
-
     def work(
         self, rank: int, seconds: float, after: list[int], stage: BucketStage | None, piece: int, peer: int
     ) -> int:
-        """Append work of one thread, marked as its rank's where it is a stage."""
+        """Append work of one thread, marked as its rank's where it is a stage; a GPU's own takes no processor."""
+        if self.machine.computes_apart and stage in (COMPUTED, OPTIMIZED):
+            return self._add((), 0.0, max(seconds, 0.0), np.inf, after)
         task = self._add(((len(self.wiring.rate_Bps), 1.0),), max(seconds, 0.0) / NS, 0.0, 1 / NS, after)
         if stage is not None and seconds > 0:
             self.marks.append(Mark(rank, stage.kind, task, -1, 0.0, -1, piece, stage.name))
         return task
 
-    def send(
-        self, rank: int, peer: int, size_bytes: float, after: list[int], post_s: float | None, count: float, hops: float
-    ) -> int:
+    def send(self, rank: int, peer: int, size_bytes: float, after: list[int], post_s: float | None) -> int:
         """Append a message: the processor's time to post it, then its bytes on wire and processor."""
         links = self.wiring.links(rank, peer)
-        posted = self.work(rank, count * (self.machine.message_s if post_s is None else post_s), after, None, -1, -1)
+        posted = self.work(rank, self.machine.message_s if post_s is None else post_s, after, None, -1, -1)
         path = tuple((link, 1.0) for link in links)
         if self.machine.byte_s > 0 or not path:
             path = (*path, (len(self.wiring.rate_Bps), max(self.machine.byte_s / NS, 1e-6)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("torch", reason="steps are the runtime's")
-from syncline.runtime.auto.worklog import Lengths
+from syncline.runtime.auto.lengths import Lengths
 from syncline.runtime.sync.step import Step
 
 
