@@ -94,8 +94,7 @@ def watch(
             else:
                 silences.add(who)
     others = np.delete(knows_s, [dead, *paused[pause_at_s + pause_s > killed_s]])
-    size = len(Beat(num_ranks - 1, 1000, 10**9, ages=dict.fromkeys(near[0].tolist(), 0.123),
-                    waits=dict.fromkeys(near[0].tolist(), 0.000123)).to_bytes("0" * 16))  # fmt: skip
+    size = len(Beat(num_ranks - 1, 1000, 10**9, ages=dict.fromkeys(near[0].tolist(), 0.123)).to_bytes("0" * 16))
     rate = sent / num_ranks / end_s
     return SwarmResult(
         round(rate, 2), round(rate * size), round(float(others.min()) - killed_s, 3),

@@ -1,7 +1,7 @@
 """Heartbeats: small messages that ranks send each other all the time, apart from training and from its connections.
 
 A beat says how far its rank is, what it does, and whom it hears. Datagrams carry it to a few neighbours, however many
-ranks there are. What one of them finds out about a lost or slow rank each passes on at once, so that all know it after
+ranks there are. What one of them finds out about a lost rank each passes on at once, so that all know it after
 a few hops. Where datagrams do not pass, the store of the job carries beats, and only who is silent can be seen.
 """
 
@@ -35,10 +35,7 @@ class Beat:
     mark       grows with everything that is done: no change is no progress
     still_s    time since the last progress
     step_s     the usual time of a step; 0: none is over yet
-    compute_s  of it, without waiting for others
-    waits      seconds a step waits for each neighbour, by rank
     ages       seconds since each neighbour was last heard, by rank; LEFT: it has left
-    slow       the ranks that hold the others up, as far as this one has heard: rank, reason, seconds, seconds of a step
     at         the line its training thread is in, where that has not moved for long
     cause      why it has given up; "": it has not
     lost       the rank that it has given up for; -1: none, or itself
@@ -50,10 +47,7 @@ class Beat:
     state: str = COMPUTING
     still_s: float = 0.0
     step_s: float = 0.0
-    compute_s: float = 0.0
-    waits: Mapping[int, float] = field(default_factory=dict)
     ages: Mapping[int, float] = field(default_factory=dict)
-    slow: tuple[tuple[int, str, float, float], ...] = ()
     at: str = ""
     cause: str = ""
     lost: int = -1
@@ -70,15 +64,12 @@ def read_beat(data: bytes, token: str, num_ranks: int) -> Beat | None:
         if row.pop("token") != token or set(row) != {one.name for one in fields(Beat)}:
             return None
         texts = {key: str(row[key])[:1000] for key in ("state", "at", "cause")}
-        numbers = {key: float(row[key]) for key in ("still_s", "step_s", "compute_s")}
-        rows = {key: {int(rank): float(x) for rank, x in row[key].items()} for key in ("waits", "ages")}
-        slow = tuple((int(rank), str(why)[:20], float(late), float(step)) for rank, why, late, step in row["slow"])
-        found: dict[str, Any] = {**texts, **numbers, **rows, "slow": slow}
+        numbers = {key: float(row[key]) for key in ("still_s", "step_s")}
+        found: dict[str, Any] = {**texts, **numbers, "ages": {int(rank): float(x) for rank, x in row["ages"].items()}}
         beat = Beat(int(row["rank"]), int(row["step"]), int(row["mark"]), lost=int(row["lost"]), **found)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    named = [beat.rank, *beat.ages, *beat.waits, *(one[0] for one in beat.slow)]
-    return beat if all(0 <= rank < num_ranks for rank in named) and beat.lost < num_ranks else None
+    return beat if all(0 <= rank < num_ranks for rank in (beat.rank, *beat.ages)) and beat.lost < num_ranks else None
 
 
 def neighbours(rank: int, num_ranks: int) -> list[int]:

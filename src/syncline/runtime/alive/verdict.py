@@ -1,4 +1,4 @@
-"""Who is dead, silent, hung, cut off or slow, from what ranks say of themselves and of each other; no clock, no socket.
+"""Who is dead, silent, hung or cut off, from what ranks say of themselves and of each other; no clock, no socket.
 
 A process that its host disowns, or that reported why it ends, is lost at once. A rank that is silent or stands still is
 first named and waited for, since a switch may restart or a disk be slow, and is lost only after `patience_s`.
@@ -17,10 +17,6 @@ SILENCE_SHARE = 0.6
 PATIENCE_STEPS = 3.0
 """Standing still is judged after so many usual steps, where that is longer: a slow wire is not a broken one."""
 REFUSALS = 2
-LOSSY_SHARE = 0.93
-"""Of the heartbeats of others: a rank of which fewer arrive has a link that loses packets."""
-SLOW_SHARE = 0.2
-"""Of the usual step: who holds the others up by less is not called slow."""
 
 
 @dataclass(frozen=True)
@@ -58,26 +54,6 @@ class RankVerdict:
     lasted_s: float = 0.0
     is_final: bool = True
     is_loss: bool = True
-
-
-@dataclass(frozen=True)
-class Straggler:
-    """A rank that holds the others up in every step: by how long, and whether it computes or sends too slowly."""
-
-    rank: int
-    host: str
-    reason: str
-    late_s: float
-    step_s: float
-
-    def line(self) -> str:
-        """Return it on one line."""
-        share = self.late_s / self.step_s if self.step_s else 0.0
-        what = {"compute": "computes longer", "network": "is reached more slowly", "both": "computes and sends longer"}
-        return (
-            f"rank {self.rank} on {self.host} {what[self.reason]} than the others: {self.late_s:.3g} s of every "
-            f"{self.step_s:.3g} s step ({share:.0%}); reason: {self.reason}"
-        )
 
 
 def judge(
@@ -171,58 +147,3 @@ def _still(own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member]
         hint = "All ranks are alive: the connections that carry gradients are stuck."
         return RankVerdict("stuck", own.rank, text, hint, lasted_s)
     return None
-
-
-def since_silence(stuck: RankVerdict, silence: RankVerdict, ago_s: float, members: Sequence[Member]) -> RankVerdict:
-    """Return why nothing arrives where a rank was silent before that began: TCP sends again late, or never."""
-    if stuck.kind != "stuck" or silence.kind not in ("silent", "network") or ago_s > stuck.lasted_s:
-        return stuck
-    text = (
-        f"{members[silence.rank]} was silent for {silence.lasted_s:.1f} s and is heard again, but nothing arrives: no "
-        f"progress for {stuck.lasted_s:.1f} s."
-    )
-    return replace(stuck, rank=silence.rank, text=text, hint=f"Check the link of {members[silence.rank].host}.")
-
-
-def lossy(stuck: RankVerdict, counts: Mapping[int, int], expected: float, members: Sequence[Member]) -> RankVerdict:
-    """Return whose link loses packets where nothing arrives: that of which fewer heartbeats arrived than of others.
-
-    `counts` are the beats heard of each other rank since then, `expected` as many as this rank has sent.
-    """
-    if stuck.kind != "stuck" or len(counts) < 2:
-        return stuck
-    worst = min(counts, key=lambda rank: counts[rank])
-    usual = median(count for rank, count in counts.items() if rank != worst)
-    if counts[worst] < LOSSY_SHARE * usual:
-        rank, share = worst, counts[worst] / usual
-    elif usual < LOSSY_SHARE * expected:
-        rank, share = stuck.rank, usual / expected
-    else:
-        return stuck
-    text = (
-        f"the link of {members[rank]} loses packets, and nothing arrives: no progress for {stuck.lasted_s:.1f} s, "
-        f"{share:.0%} of heartbeats came through."
-    )
-    return replace(stuck, rank=rank, text=text, hint=f"Check the link of {members[rank].host}.")
-
-
-def stragglers(beats: Mapping[int, Beat], members: Sequence[Member]) -> list[Straggler]:
-    """Return the ranks that hold the others up, the worst first, from the beats of at least three ranks."""
-    timed = {rank: beat for rank, beat in beats.items() if beat.step_s > 0 and beat.waits}
-    if len(timed) < 3:
-        return []
-    step_s = median(beat.step_s for beat in timed.values())
-    heard = {rank: [b.waits[rank] for r, b in timed.items() if rank in b.waits and r != rank] for rank in timed}
-    if not all(heard.values()):
-        return []
-    waited = {rank: median(waits) for rank, waits in heard.items()}
-    found = []
-    for rank, beat in timed.items():
-        others = [other for other in timed if other != rank]
-        lag_s = max(0.0, beat.compute_s - median(timed[other].compute_s for other in others))
-        late_s = waited[rank] - median(waited[other] for other in others)
-        compute, network = lag_s > SLOW_SHARE * step_s, late_s - lag_s > SLOW_SHARE * step_s
-        if compute or network:
-            reason = "both" if compute and network else "compute" if compute else "network"
-            found.append(Straggler(members[rank].rank, members[rank].host, reason, max(lag_s, late_s), step_s))
-    return sorted(found, key=lambda straggler: -straggler.late_s)

@@ -1,6 +1,6 @@
 """The watchdog of a handle: a thread that sends and hears heartbeats, names who is late, and ends waits for the lost.
 
-It is independent of the training thread and of the connections that carry gradients. A rank that is slow, silent or
+It is independent of the training thread and of the connections that carry gradients. A rank that is silent or
 stands still is named in the log ("syncline.watchdog") and waited for. When one is dead, or has been silent for longer
 than patience lasts, everything that waits is given an error that names rank and host; the others are notified, so all
 raise the same.
@@ -16,11 +16,10 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any, Protocol
+from typing import Protocol
 
 from syncline.errors import LostRankError, NonFiniteError, SynchronizationError
 from syncline.runtime.alive.heartbeat import (
@@ -35,15 +34,11 @@ from syncline.runtime.alive.heartbeat import (
 )
 from syncline.runtime.alive.last_words import at_exit_of, first_line, from_transport, in_flight, naming_hook, where
 from syncline.runtime.alive.roll import Roll, meet
-from syncline.runtime.alive.slow_ranks import SlowRanks
 from syncline.runtime.alive.verdict import (
     SILENCE_SHARE,
     BeatRecord,
     RankVerdict,
-    Straggler,
     judge,
-    lossy,
-    since_silence,
 )
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.connections import go_on, rest
@@ -55,8 +50,6 @@ MISSED_BEATS, MISSED_S = 4, 6.0
 """Beats of a rank that must be missing before connections rest, and the longest time: in 14 s TCP has given some up."""
 OWN_WORDS_BEATS = 6
 """Beats for which a failure that another rank reports may turn up here as well: on a busy machine seconds."""
-KEPT_BEATS = 1024
-"""Of each rank: when its last beats came."""
 GOODBYES = 3
 RECENT = 8
 VAGUE_LOOKS = 4
@@ -86,19 +79,13 @@ class Watchdog:
         self.verdict: RankVerdict | None = None
         self.waits_for: RankVerdict | None = None
         """Who is silent or stands still just now, and is waited for."""
-        self.looks_for_slow = True
         self._warned_s = 0.0
-        self._silence: tuple[RankVerdict, float] | None = None
-        """Who was silent last, and when that was last so."""
         self._looks = 0
-        self._slow = SlowRanks(roll.members)
         # Whoever forgets a handle must not have it kept by its watchdog.
         self._watched = weakref.ref(watched)
         self._heard = {rank: Beat(rank) for rank in neighbours(roll.rank, len(roll.members))}
         now = time.monotonic()
         self._heard_s = dict.fromkeys(self._heard, now)
-        self._arrivals = {rank: deque[float](maxlen=KEPT_BEATS) for rank in self._heard}
-        self._sent = deque[float](maxlen=KEPT_BEATS)
         self._mark, self._moved_s = -1, now
         self._busy = 0
         self._state, self._cause, self._lost = "", "", -1
@@ -132,13 +119,6 @@ class Watchdog:
             self._busy -= 1
             self._moved_s = time.monotonic()
             self._say()
-
-    def stragglers(self) -> list[Straggler]:
-        """Return the ranks that hold the others up, with the reason: as seen here, or as heard from others."""
-        return self._slow.found(self._beats(), time.monotonic() - self.watch_s)
-
-    def _beats(self) -> dict[int, Beat]:
-        return {self.roll.rank: self.own(), **self._heard}
 
     def explain(self, failure: BaseException) -> BaseException:
         """Return the failure, or what lies behind it where that is a lost rank; the other ranks are notified."""
@@ -235,7 +215,7 @@ class Watchdog:
     # The thread
 
     def _run(self) -> None:
-        next_s = last_s = looked_s = time.monotonic()
+        next_s = last_s = time.monotonic()
         trusted_s = next_s
         while not self._stop.is_set() and self._watched() is not None:
             self._take(self.roll.post.hear(min(self.interval_s, next_s - time.monotonic())))
@@ -251,9 +231,6 @@ class Watchdog:
             if self.verdict is None and not self._state and now >= trusted_s:
                 self._conclude(judge(self.own(), self._views(now), self.roll.members, self.watch_s, self.patience_s))
                 self._looks += 1
-            if self.looks_for_slow and now >= looked_s + self.watch_s:
-                looked_s = now
-                self._slow.look(self._beats())
 
     def _take(self, messages: list[bytes]) -> None:
         for data in messages:
@@ -263,8 +240,7 @@ class Watchdog:
                 if beat.rank in self._silent:
                     self._silent.clear()
                     go_on(self.roll.addresses)
-                now = self._heard_s[beat.rank] = time.monotonic()
-                self._arrivals[beat.rank].append(now)
+                self._heard_s[beat.rank] = time.monotonic()
                 self.roll.post.refused.pop(beat.rank, None)
                 self._take_news(beat)
 
@@ -277,11 +253,10 @@ class Watchdog:
         self._silent = missing
 
     def _take_news(self, beat: Beat) -> None:
-        """Accept from another rank who has left, for datagrams get lost, who is slow, and that all is over."""
+        """Accept from another rank who has left, for datagrams get lost, and that all is over."""
         for rank, age in beat.ages.items():
             if age == LEFT and rank in self._heard and self._heard[rank].state != CLOSED:
                 self._heard[rank] = replace(self._heard[rank], state=CLOSED)
-        self._slow.hear(beat, time.monotonic())
         if beat.cause and self.verdict is None and not self._state:
             # News of a loss is passed on at once: with many ranks it goes over many of them.
             self._conclude(judge(self.own(), self._views(time.monotonic()), self.roll.members, self.watch_s))
@@ -294,8 +269,6 @@ class Watchdog:
         return {r: BeatRecord(beat, now - self._heard_s[r], refused.get(r, 0)) for r, beat in self._heard.items()}
 
     def _conclude(self, verdict: RankVerdict | None) -> None:
-        if verdict is not None and verdict.kind == "stuck":
-            verdict = self._why_stuck(verdict)
         if verdict is None or not verdict.is_final:
             self._wait_for(verdict)
             return
@@ -312,24 +285,9 @@ class Watchdog:
         if watched is not None:
             watched.break_off(self._error(verdict))
 
-    def _why_stuck(self, verdict: RankVerdict) -> RankVerdict:
-        """Return whose link lets nothing through, where that is known."""
-        now, members = time.monotonic(), self.roll.members
-        found = verdict
-        if self._silence is not None:
-            silence, at_s = self._silence
-            found = since_silence(verdict, silence, now - at_s, members)
-        if found is verdict and all(beat.state != CLOSED for beat in self._heard.values()):
-            since_s = now - verdict.lasted_s
-            counts = {rank: sum(at_s > since_s for at_s in list(times)) for rank, times in self._arrivals.items()}
-            found = lossy(verdict, counts, sum(at_s > since_s for at_s in list(self._sent)), members)
-        return found
-
     def _wait_for(self, verdict: RankVerdict | None) -> None:
         """Say who is waited for, and again each time that has lasted twice as long; and that it is over."""
         before, self.waits_for = self.waits_for, verdict
-        if verdict is not None and verdict.kind in ("silent", "network"):
-            self._note_silence(verdict, time.monotonic())
         if verdict is None:
             if before is not None:
                 log.warning("%s answers again, after %.1f s.", self.roll.members[before.rank], before.lasted_s)
@@ -338,14 +296,6 @@ class Watchdog:
             self._warned_s = verdict.lasted_s
             text = verdict.text.replace(" is lost: ", " is silent: ")
             log.warning("%s Waiting for it, up to %.0f s in all. %s", text, self.patience_s, verdict.hint)
-
-    def _note_silence(self, verdict: RankVerdict, now: float) -> None:
-        """Keep who was silent; a rank that heard nobody does not blame the one it hears again last."""
-        if self._silence is not None:
-            before, at_s = self._silence
-            if before.rank == self.roll.rank != verdict.rank and now - at_s < self.watch_s:
-                return
-        self._silence = verdict, now
 
     def _error(self, verdict: RankVerdict) -> LostRankError:
         error = LostRankError(verdict.text, hint=verdict.hint)
@@ -361,7 +311,6 @@ class Watchdog:
             self._say()
 
     def _say(self) -> None:
-        self._sent.append(time.monotonic())
         self.roll.post.say(self.own().to_bytes(self.roll.token))
 
     def own(self) -> Beat:
@@ -376,24 +325,18 @@ class Watchdog:
         waiting = last is not None and last.is_waiting
         state = self._state or (BUSY if self._busy else WAITING if waiting else COMPUTING)
         still_s = now - self._moved_s
-        over = [step for step in steps if step.ended_s and step.number > 0][-RECENT:]
-        beat = Beat(
+        over = [step.ended_s - step.began_s for step in steps if step.ended_s and step.number > 0][-RECENT:]
+        return Beat(
             self.roll.rank,
             -1 if last is None else last.number,
             mark,
             state,
             still_s,
+            step_s=median(over) if over else 0.0,
+            ages={rank: self._age(rank, now) for rank in self._heard},
+            at=where(self._trainer) if state == COMPUTING and still_s > SILENCE_SHARE * self.watch_s / 2 else "",
             cause=self._cause[:600],
             lost=self._lost,
-        )
-        if over:
-            beat = replace(beat, **_usual(over, list(self._heard)))
-        if state == COMPUTING and still_s > SILENCE_SHARE * self.watch_s / 2:
-            beat = replace(beat, at=where(self._trainer))
-        return replace(
-            beat,
-            ages={rank: self._age(rank, now) for rank in self._heard},
-            slow=self._slow.news(now - 2 * self.interval_s),
         )
 
 
@@ -402,13 +345,3 @@ def start_watchdog(watched: WatchedHandle, team: Team, watch_s: float, patience_
     if team.size == 1 or watch_s <= 0:
         return None
     return Watchdog(watched, meet(team, patience_s), watch_s, patience_s)
-
-
-def _usual(steps: list[Step], ranks: list[int]) -> dict[str, Any]:
-    reports = [step.report(1.0) for step in steps]
-    waits = {rank: median(step.waits.get(rank, 0.0) for step in steps) for rank in ranks}
-    return {
-        "step_s": median(report.step_s for report in reports),
-        "compute_s": median(report.compute_s for report in reports),
-        "waits": {rank: round(wait, 6) for rank, wait in waits.items()},
-    }

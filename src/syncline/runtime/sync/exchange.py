@@ -289,12 +289,10 @@ class Exchange:
 
     def _receive(self, stage: int, peer: int, box: Box) -> Trouble | None:
         """Wait for one message; what it says, if it is the one that was due."""
-        began = time.perf_counter()
         try:
             self.wire.wait(self._tags[stage], peer)
         except RuntimeError as error:
             raise SynchronizationError(f"rank {peer} did not answer.", detail=str(error).split("\n")[0]) from error
-        self._step.waited(peer, time.perf_counter() - began)
         try:
             receiver = EVERYONE if stage else self.wire.rank
             flags, origin, parameter = box[peer].open(self._due(stage, peer, receiver))

@@ -159,21 +159,18 @@ class NativeExchange:
 
     def _note(self) -> None:
         """Put what the wire's threads did into the step."""
-        shards, sums = [], []
-        for work, peer, began_s, ended_s, size in self._lane.spans():
-            if work == _SHARDS:
-                shards.append((ended_s, peer, began_s, size))
-            elif work == _SUMS:
-                sums.append((ended_s, peer, began_s, size))
-            else:
-                stream, kind, name = _SPANS[work]
-                self._step.spans.append((stream, began_s, ended_s, kind, name, size, self.number))
-        for what, arrived in ((Posts.SHARDS, shards), (Posts.SUMS, sums)):
-            until = 0.0
-            for ended_s, peer, began_s, _ in sorted(arrived):
-                self._step.waited(peer, max(0.0, ended_s - max(began_s, until)))
-                until = ended_s
-            if arrived:
-                began_s, size = min(row[2] for row in arrived), sum(row[3] for row in arrived)
-                name, ended_s = ON_THE_WIRE[what], max(row[0] for row in arrived)
-                self._step.spans.append((BACK, began_s, ended_s, SpanKind.RECV, name, size, self.number))
+        came: dict[int, list[tuple[float, float, int]]] = {_SHARDS: [], _SUMS: []}
+        for work, _, began_s, ended_s, size in self._lane.spans():
+            if work in came:
+                came[work].append((began_s, ended_s, size))
+                continue
+            stream, kind, name = _SPANS[work]
+            self._step.spans.append((stream, began_s, ended_s, kind, name, size, self.number))
+        for what, rows in ((Posts.SHARDS, came[_SHARDS]), (Posts.SUMS, came[_SUMS])):
+            if rows:
+                began_s, ended_s, size = (
+                    min(row[0] for row in rows),
+                    max(row[1] for row in rows),
+                    sum(row[2] for row in rows),
+                )
+                self._step.spans.append((BACK, began_s, ended_s, SpanKind.RECV, ON_THE_WIRE[what], size, self.number))

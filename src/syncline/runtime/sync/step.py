@@ -104,8 +104,6 @@ class Step:
         self.updates: list[tuple[float, float]] = []
         """When an optimizer was at work before the step's own: on buckets that were averaged while others were not."""
         self.spans: list[Span] = []
-        self.waits: dict[int, float] = {}
-        """Seconds spent waiting for the messages of each rank of the outermost level."""
         self.num_changes = 0
         self._num_pieces = 0
         self._open = 0
@@ -163,10 +161,6 @@ class Step:
         finally:
             self._num_waits -= 1
             self.num_changes += 1
-
-    def waited(self, peer: int, seconds: float) -> None:
-        """Note that a peer's message was waited for."""
-        self.waits[peer] = self.waits.get(peer, 0.0) + seconds
 
     def computed(self) -> None:
         """Note that the backward pass is over."""

@@ -18,7 +18,6 @@ from syncline.errors import LostRankError, SynchronizationError
 from syncline.program.pieces import AHEAD
 from syncline.program.stages import BucketProgram
 from syncline.runtime.alive.last_words import from_transport
-from syncline.runtime.alive.verdict import Straggler
 from syncline.runtime.alive.watchdog import start_watchdog
 from syncline.runtime.span_writer import SpanWriter, follow
 from syncline.runtime.sync.averagers import Averagers
@@ -83,9 +82,6 @@ class Synchronizer:
             self._conveyor.abandon()
             self._writer.close()
             raise
-        if self._watchdog is not None:
-            # Waits are noted by ranks of the outermost level: those that are watched only where there is no other.
-            self._watchdog.looks_for_slow = not settings.levels and watched is None
 
     # Steps
 
@@ -233,10 +229,6 @@ class Synchronizer:
         """Do nothing: replicas are equal after every step. DiLoCo has the same call, and averages there."""
 
     # What happened
-
-    def stragglers(self) -> list[Straggler]:
-        """Return the ranks that hold the others up, with the reason: compute, network or both."""
-        return self._watchdog.stragglers() if self._watchdog is not None and self._watchdog.looks_for_slow else []
 
     def why(self) -> str:
         """Return on one line what gradients travel in, and why."""
