@@ -46,13 +46,6 @@ _HOMES = {
     "site_group": "periodic.target",
     "synchronize": "sync.start",
 }
-_REMOVED = {
-    "BoundedStaleness": "DiLoCo(optimizer, model, every=K), which averages in the background too",
-    "LocalSGD": "DiLoCo(optimizer, model, every=K, codec='fp32', outer_lr=1.0, momentum=0.0)",
-    "OneBitAdam": "synchronize(model, codec='sign')",
-    "OneBitLamb": "synchronize(model, codec='sign')",
-    "ParameterServer": "synchronize(model), or elastic(model, optimizer, crew) where ranks come and go",
-}
 
 __all__ = [
     "Checkpoints",
@@ -72,8 +65,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _REMOVED:
-        raise AttributeError(f"{__name__}.{name} was removed. Use {_REMOVED[name]}.")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     loaded = globals()[name] = getattr(import_module(f"syncline.runtime.{_HOMES[name]}"), name)

@@ -55,14 +55,8 @@ def test_examples_of_the_error_text_are_real() -> None:
         ("int8:block=x", ['codec parameter block="x" is not a whole number.']),
         ("int8:block", ['"block" in codec "int8:block" is not one parameter=value.']),
         ("int8:block=64,block=64", ["is not one parameter=value"]),
-        ("int8:round=stochastic", ["random rounding was removed", "Leave it out."]),
         ("powersgd:rank=0", ['codec "powersgd" takes a rank of 1 to 1024; got 0.']),
         ("int8+sign", ['there is no codec "int8+sign".']),
-        ("topk:keep=0.01+int8", ['codec "topk" was removed', "Use powersgd or sign."]),
-        ("topk+int8", ['codec "topk" was removed']),
-        ("fp8:format=e5m2", ['codec "fp8" was removed', "Use int8."]),
-        ("ternary:block=64", ['codec "ternary" was removed', "Use sign or int4."]),
-        ("randomk", ['codec "randomk" was removed', "Use powersgd or sign."]),
     ],
 )
 def test_a_wrong_name_says_what_there_is(text: str, parts: list[str]) -> None:

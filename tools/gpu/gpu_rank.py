@@ -100,7 +100,7 @@ def nan(case: Case, policy: str) -> dict[str, Any]:
 
 
 def nan2d(case: Case, codec: str) -> dict[str, Any]:
-    """Replicas of two shards: rank 3's gradient is not finite, and that of its replica's other rank is."""
+    """Replicas of two shards: rank 3's gradient is not finite: its replica is named."""
     dist.reduce_scatter_tensor = cast("Any", _through_host)
     mesh = init_device_mesh(case.device.type, (2, 2), mesh_dim_names=("across", "inside"))
     model: Any = case.network()
@@ -115,7 +115,7 @@ def nan2d(case: Case, codec: str) -> dict[str, Any]:
     except NonFiniteError as error:
         text = str(error)
     handle.abandon()
-    return {"passed": "on rank 3 is not finite at step 2" in text, "said": text}
+    return {"passed": "on rank 2 or 3 is not finite at step 2" in text, "said": text}
 
 
 def _through_host(output: torch.Tensor, input: torch.Tensor, op: Any, group: Any = None, async_op: bool = False) -> Any:
@@ -198,21 +198,15 @@ def crew(case: Case) -> dict[str, Any]:
 
 
 def elastic(case: Case) -> dict[str, Any]:
-    """Every step over a crew; three of four ranks contribute, the fourth takes their average."""
-    found: dict[str, Any] = {"passed": True}
-    for contributors in (None, 3):
-        model = case.network()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        made = syncline.torch.Crew(_store(), case.rank, case.size, name=f"elastic{contributors}")
-        handle = syncline.torch.elastic(
-            model, optimizer, made, "int8", min_ranks=2, contributors=contributors, timeout_s=40.0, watch_s=10.0
-        )
-        case.train(model, range(6), optimizer)
-        same = case.equal(model)
-        found[f"contributors {contributors}"] = same
-        found["passed"] = found["passed"] and same
-        handle.close()
-    return found
+    """Every step over a crew."""
+    model = case.network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    made = syncline.torch.Crew(_store(), case.rank, case.size, name="elastic")
+    handle = syncline.torch.elastic(model, optimizer, made, "int8", min_ranks=2, timeout_s=40.0, watch_s=10.0)
+    case.train(model, range(6), optimizer)
+    same = case.equal(model)
+    handle.close()
+    return {"passed": same}
 
 
 def _store() -> Any:

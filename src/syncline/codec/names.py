@@ -18,13 +18,6 @@ PLAIN = "plain"
 """No codec: the backend's own collectives, in the type that gradients have."""
 ALIASES: Mapping[str, str] = {"none": PLAIN, "raw": PLAIN, "onebit": "sign", "1bit": "sign"}
 """Other names that are read, of a whole family."""
-REMOVED: Mapping[str, str] = {
-    "ternary": "sign or int4",
-    "randomk": "powersgd or sign",
-    "topk": "powersgd or sign",
-    "fp8": "int8",
-}
-"""Families of earlier versions, and what to use instead: it loses less in as many bytes or fewer."""
 MAIN: Mapping[str, str] = {"powersgd": "rank"}
 """The parameter that may be given without its name, as in "powersgd:2"."""
 BLOCK = {"block": "block"}
@@ -45,9 +38,6 @@ def scheme(text: str) -> Scheme:
     """Return the scheme of a name such as "int8", "int4:block=128" or "powersgd:rank=4"."""
     given, _, tail = text.strip().lower().partition(":")
     family = ALIASES.get(given.strip(), given.strip())
-    if family.partition("+")[0] in REMOVED:
-        family = family.partition("+")[0]
-        raise CodecError(f'codec "{family}" was removed: others lose less.', hint=f"Use {REMOVED[family]}.")
     if family not in FAMILIES:
         raise CodecError(
             f'there is no codec "{family or text}".',
@@ -57,8 +47,6 @@ def scheme(text: str) -> Scheme:
     make, parameters = FAMILIES[family]
     options = _options(f"{MAIN[family]}={tail}" if family in MAIN and tail and "=" not in tail else tail, text)
     for key in options:
-        if key == "round" and family.startswith("int"):
-            raise CodecError("random rounding was removed: it lost speed and no run needed it.", hint="Leave it out.")
         if key not in parameters:
             known = ", ".join(parameters.values()) or "none"
             raise CodecError(f'codec "{family}" has no parameter "{key}".', detail=f"Its parameters: {known}.")

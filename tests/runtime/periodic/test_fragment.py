@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-import syncline.torch
 from syncline.errors import SynchronizationError
 from syncline.runtime.periodic.diloco import DiLoCo
 from syncline.runtime.periodic.fragment import Fragment, cut
@@ -55,9 +54,3 @@ def test_it_says_what_is_missing() -> None:
         DiLoCo(optimizer, model, every=0)
     with pytest.raises(SynchronizationError, match="delay=9 is longer than the 4 steps between launches"):
         DiLoCo(optimizer, model, every=4, delay=9)
-
-
-@pytest.mark.parametrize("name", ["LocalSGD", "BoundedStaleness", "ParameterServer", "OneBitAdam", "OneBitLamb"])
-def test_a_method_that_was_removed_names_what_to_use(name: str) -> None:
-    with pytest.raises(AttributeError, match=rf"syncline.torch.{name} was removed. Use (DiLoCo|synchronize)\("):
-        getattr(syncline.torch, name)

@@ -37,7 +37,7 @@ class Ranks:
         self, shape: tuple[int, ...], codec: str, dtype: torch.dtype = torch.float32, *, scatter_only: bool = False
     ) -> None:
         size = math.prod(shape)
-        team: Any = SimpleNamespace(names=tuple(range(size)), sources=None)
+        team: Any = SimpleNamespace(names=tuple(range(size)), behind=None)
         self.values = [torch.zeros(SIZE, dtype=dtype) for _ in range(size)]
         self.averagers = []
         self.buckets = []

@@ -118,11 +118,12 @@ class AutoSynchronizer(DdpSynchronizer):
         # While a choice is held nobody waits for anybody: what was gathered during the last step is taken now.
         under_way, self._gathering = self._gathering, None
         if is_due:
-            self._gathering = Gathering(self._lengths.last(self._pilot.num_scored), self.links.team)
-        if is_due and phase == "try":
-            with self.busy():
-                self._pilot.tried(shortest_s(self._gathering.rows()))
-            self._gathering = None
+            begun = Gathering(self._lengths.last(self._pilot.num_scored), self.links.team)
+            if phase == "try":
+                with self.busy():
+                    self._pilot.tried(shortest_s(begun.rows()))
+            else:
+                self._gathering = begun
         elif under_way is not None:
             self._pilot.checked(typical_s(under_way.rows()))
         if self._pilot.codec != before:

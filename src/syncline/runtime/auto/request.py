@@ -65,4 +65,4 @@ def _in_file(path: Path) -> str:
     unknown = sorted(set(data) - KEYS)
     if unknown:
         raise SynchronizationError(f'{path} has a setting "{unknown[0]}", which is unknown.', hint=written)
-    return data["codec"]
+    return str(data["codec"])

@@ -50,21 +50,18 @@ log = logging.getLogger("syncline.crew")
 
 @dataclass(frozen=True)
 class CrewRules:
-    """Who must be there, whose gradients count, and how often those who wait are looked for.
+    """Who must be there, and how often those who wait are looked for.
 
     min_ranks      with fewer, those who are there wait until enough have come back
-    contributors   so many ranks' gradients count, the others are spares that take the average; None: all
     door_every     those who wait to be let in are looked for every so many steps
     """
 
     min_ranks: int = 1
-    contributors: int | None = None
     door_every: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("min_ranks", "door_every", "contributors"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 1)
+        for name in ("min_ranks", "door_every"):
+            at_least(name, getattr(self, name), 1)
 
 
 class StepAveraging(CrewAveraging):
@@ -121,7 +118,7 @@ class ElasticSynchronizer:
         self._samples, self._seen = 0, 0
         self._weight = torch.zeros(1)
         self._put_back: Callable[[], None] | None = None
-        meaning = {"method": "every step", "contributors": rules.contributors, "door_every": rules.door_every}
+        meaning = {"method": "every step", "door_every": rules.door_every}
         self._averaging = StepAveraging(target, settings, meaning, crew)
         with self._timed():
             self._holds(lambda: self._take_place(crew.formation))
@@ -142,18 +139,12 @@ class ElasticSynchronizer:
 
     @property
     def place(self) -> tuple[int, int]:
-        """This rank's place among those whose gradients count, and their number: its part of a batch to be shared.
+        """This rank's place among those who are there, and their number: its part of a batch to be shared.
 
-        A spare has no place: -1. Who asks begins the step: nobody is let in between this and the next.
+        Who asks begins the step: nobody is let in between this and the next.
         """
         self._begin()
-        return self._place
-
-    @property
-    def _place(self) -> tuple[int, int]:
-        count = self._num_contributors
-        own = self.members.index(self.crew.rank)
-        return (own if own < count else -1), count
+        return self.members.index(self.crew.rank), len(self.members)
 
     @property
     def samples(self) -> int:
@@ -222,11 +213,6 @@ class ElasticSynchronizer:
 
     # A step
 
-    @property
-    def _num_contributors(self) -> int:
-        wanted = self.rules.contributors
-        return len(self.members) if wanted is None else min(wanted, len(self.members))
-
     def _begin(self) -> None:
         """Begin a step, if it has not begun: let those in who wait, so that all share its batch."""
         if not self._is_fresh or self._closed:
@@ -264,12 +250,11 @@ class ElasticSynchronizer:
 
     def _launch(self, number: int) -> Flight:
         """Launch how many samples this rank has, which loses no bit on its way, and then one bucket after the other."""
-        own = 0 if self._place[0] < 0 else self.samples
         if number == 0:
-            self._weight.fill_(own)
+            self._weight.fill_(self.samples)
             return self._averaging.launch(len(self._buckets), self._weight, SAMPLES, self.step, DENSE)
         bucket = self._buckets[number - 1]
-        bucket.pack(float(own))
+        bucket.pack(float(self.samples))
         return self._averaging.launch(bucket.index, bucket.buffer, bucket.layout, self.step)
 
     def _settle(self) -> None:

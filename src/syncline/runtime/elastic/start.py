@@ -31,7 +31,6 @@ def elastic(
     codec: str = BASE,
     *,
     min_ranks: int = 1,
-    contributors: int | None = None,
     door_every: int = 10,
     carry: Mapping[str, Stateful] | None = None,
     step: int = 0,
@@ -50,7 +49,6 @@ def elastic(
     `carry` names ({"scheduler": scheduler}) from a peer while the others compute.
 
     min_ranks     with fewer ranks, those present wait for others
-    contributors  number of ranks whose gradients count; the others are spares that take the average. None: all
     door_every    ranks that come back are admitted every so many steps
     step          this rank's step, if it has restored a checkpoint: the crew starts from the newest
     The other options are those of `Settings`; `wait_s` is 0: silent ranks are not waited for.
@@ -60,7 +58,7 @@ def elastic(
             f"elastic() needs a torch optimizer; got {type(optimizer).__name__}.",
             hint="elastic(model, optimizer, crew): a rank that comes back takes its state from a peer.",
         )
-    rules = CrewRules(min_ranks, contributors, door_every)
+    rules = CrewRules(min_ranks, door_every)
     settings = Settings.given({**USUAL, **options}, codec=asked(codec).by_name("a crew").base)
     target, member, replica = _target(model, crew)
     estate = Estate(model, optimizer, carry)

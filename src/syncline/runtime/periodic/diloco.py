@@ -27,7 +27,6 @@ from syncline.runtime.periodic.crew_averaging import CrewAveraging, check_crew, 
 from syncline.runtime.periodic.fragment import cut
 from syncline.runtime.periodic.shared import SharedFragment, reconcile
 from syncline.runtime.periodic.target import alone, target
-from syncline.runtime.periodic.vote import Vote
 from syncline.runtime.periodic.wrapper import Closure, Wrapper
 from syncline.runtime.sync.settings import Settings, at_least
 
@@ -44,8 +43,9 @@ class DiLoCo(Wrapper):
     codec      what outer gradients are sent in, with error feedback where the codec needs it
     outer_lr, momentum   of the outer step, with Nesterov; the defaults are those of the DiLoCo paper
     fragments  number of fragments; default 8, or `every` if that is less
-    delay      apply an average exactly so many steps after its launch: runs repeat bit for bit; None: on arrival.
-               With fragments=1, delay=0 everything is averaged at once, while training waits
+    delay      apply an average exactly so many steps after its launch: runs repeat bit for bit; None: on arrival,
+               inside a site when the next fragment is launched. With fragments=1, delay=0 everything is averaged at
+               once, while training waits
     group      the ranks to average over, by default the world; levels: see `synchronize`
     crew       in place of a group: training continues without lost ranks, and readmits them when they come back
     Other options are those of `Settings`.
@@ -90,8 +90,9 @@ class DiLoCo(Wrapper):
             check_crew(settings, group, levels)
             self._averaging = CrewAveraging(chosen, settings, meaning, crew)
         self._target = chosen
-        self._vote = None if chosen.site is None or self.delay is not None else Vote(chosen, settings)
         parts = cut(chosen.names, chosen.parameters, count)
+        if chosen.has_site and self.delay is None:
+            self.delay = every // len(parts)  # ranks of a site stay replicas: all take an average at one step
         streamed = self.delay != 0 or len(parts) > 1
         self._shared = [
             SharedFragment(part, (k + 1) * every // len(parts) % every, momentum=momentum != 0, streamed=streamed)
@@ -155,13 +156,11 @@ class DiLoCo(Wrapper):
     def _arrives(self, shared: SharedFragment, flight: Flight) -> bool:
         if self.delay is not None:
             return self.num_steps - flight.step >= self.delay
-        return flight.landed if self._vote is None else self._vote.has_landed(shared.serial)
+        return flight.landed
 
     def _advance(self) -> bool:
         """Land and launch what this step asks for; False: this rank was let in anew meanwhile, at another step."""
         entries = self._num_entries
-        if self._vote is not None:
-            self._vote.take()
         for index, shared in enumerate(self._shared):
             flight = shared.flight
             due = self.num_steps % self.every == shared.offset
@@ -173,8 +172,6 @@ class DiLoCo(Wrapper):
                     self._land(shared)
             if entries != self._num_entries:
                 return False
-        if self._vote is not None:
-            self._vote.begin([(shared.serial, shared.flight.landed) for shared in self._shared if shared.flight])
         return True
 
     def _launch(self, index: int) -> None:

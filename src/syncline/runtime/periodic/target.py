@@ -26,8 +26,8 @@ class Target:
     levels: tuple[int, ...]
     replaces: DistributedDataParallel | None
     """A DDP model over the very ranks of the group: the method takes the place of its averaging."""
-    site: Any = None
-    """The group inside which DDP goes on: its ranks are replicas after every step, and must stay so."""
+    has_site: bool = False
+    """Whether DDP goes on among some ranks, which are replicas after every step, and must stay so."""
 
     @property
     def device(self) -> torch.device:
@@ -68,10 +68,10 @@ def target(model: nn.Module, group: Any = None, levels: object = None) -> Target
         module = module.module
     names, parameters = trained(module)
     _refuse_axes(wrapped, dict(zip(names, parameters, strict=True)), group)
-    site = None
+    has_site = False
     if isinstance(wrapped, DistributedDataParallel) and replaces is None:
-        site = wrapped.process_group if dist.get_world_size(wrapped.process_group) > 1 else None
-    return Target(names, parameters, group, resolve(inside, dist.get_world_size(group)), replaces, site)
+        has_site = dist.get_world_size(wrapped.process_group) > 1
+    return Target(names, parameters, group, resolve(inside, dist.get_world_size(group)), replaces, has_site)
 
 
 def _refuse_axes(model: nn.Module, parameters: dict[str, torch.Tensor], group: Any) -> None:

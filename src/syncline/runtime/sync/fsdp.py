@@ -26,7 +26,6 @@ from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.axes import MeshAxes, local
 from syncline.runtime.sync.bucket import Bucket
 from syncline.runtime.sync.conveyor import BucketJob, Piece
-from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
 from syncline.runtime.sync.optimizer_hooks import OptimizerSteps, ScaleFollower, Scaler
 from syncline.runtime.sync.settings import Settings
@@ -107,17 +106,9 @@ class FsdpSynchronizer(Synchronizer):
         """Average a shard over its replicas, in place."""
         step = self.step()
         bucket = self._bucket(part, output, step)
-        if self._averagers.team.sources is not None:
-            self._averagers.team.sources.settle()
         num_replicas = self._averagers.team.size
         step.dense_bytes += 2 * (num_replicas - 1) * output.nbytes // num_replicas
         self._carry_out(bucket.pieces, step)
-
-    def look_at(self, sent: torch.Tensor) -> None:
-        """Look, before FSDP2 sums gradients inside a replica, whether this rank's own are finite."""
-        sources = None if self._across is None else self._across.team.sources
-        if sources is not None and self.settings.nan == "raise":
-            sources.looked(self.step().number, finite_flag(sent))
 
     def wait_for(self, start: Callable[[], dist.Work]) -> None:
         """Start a collective of FSDP2's own and wait for it, unless a rank is lost meanwhile."""

@@ -171,9 +171,9 @@ class BucketPiece(BoundPiece):
         if bucket.nan == "raise":
             name = _SHARD.sub("", bucket.layout.names[trouble.parameter])
             team, step = bucket.team, bucket.step.number
-            rank = team.sources.of(trouble.rank, step) if team.sources is not None else team.names[trouble.rank]
+            ranks = [team.names[trouble.rank]] if team.behind is None else team.behind[trouble.rank]
             raise NonFiniteError(
-                f'the gradient of "{name}" on rank {rank} is not finite at step {step}.',
+                f'the gradient of "{name}" on rank {" or ".join(map(str, ranks))} is not finite at step {step}.',
                 hint='Find what overflows, or pass nan="skip" to leave such steps out on every rank.',
             )
         for exchange in self._exchanges.values():

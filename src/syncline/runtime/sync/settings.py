@@ -23,16 +23,6 @@ NO_FEEDBACK = ("fp32", "fp16", "bf16", "int8")
 WARMED_UP = ("sign", "powersgd")
 WARM_UP_STEPS = 100
 AS_NEEDED = -1
-REMOVED = {
-    "accumulate": "Run the other backwards under model.no_sync(), or after model.set_requires_gradient_sync(False).",
-    "feedback": "Leave it out: what a codec loses is sent later where the codec needs that.",
-    "history": "Leave it out: the last 16 steps are kept.",
-    "rate_Bps": "Leave it out: reports use the rate that the link was seen to carry.",
-    "replicas": "Give fully_shard a mesh of two dimensions (replicas, shards): codec= averages over the first.",
-    "transport": "Leave it out: NCCL carries gradients in its own groups, syncline's wire in all others.",
-    "stream": "Give DiLoCo fragments=1, delay=0 to average everything at once, while training waits.",
-}
-"""Options of earlier versions, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +57,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "codec", self.scheme.name)
-        if self.nan == "pass":
-            raise SynchronizationError(
-                'nan="pass" was removed: a NaN in one gradient would reach every weight of every rank.',
-                hint='Use nan="raise", or nan="skip" to leave such steps out on every rank.',
-            )
         _among("nan", self.nan, NAN_POLICIES)
         if self.warmup == AS_NEEDED:
             object.__setattr__(self, "warmup", WARM_UP_STEPS if _family(self.codec) in WARMED_UP else 0)
@@ -92,8 +77,6 @@ class Settings:
         """Return the settings that a user's options ask for; one that is not known is named, with what was meant."""
         known = [field.name for field in fields(cls)]
         for name in options:
-            if name in REMOVED:
-                raise SynchronizationError(f"{name}= was removed.", hint=REMOVED[name])
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 meant = f'Did you mean "{near[0]}"? ' if near else ""

@@ -106,8 +106,6 @@ class ShardOwner(Protocol):
 
     def wait_for(self, start: Callable[[], dist.Work]) -> None: ...
 
-    def look_at(self, sent: torch.Tensor) -> None: ...
-
 
 def shard_parts(owner: ShardOwner, model: Any) -> list[ShardPart]:
     """Return a part for every group of parameters in a model."""
@@ -147,8 +145,7 @@ class ShardPart:
         ):
             collective = getattr(self._group, name, None)
             if type(collective).__name__ == default:
-                look = self._owner.look_at if replicated and "reduce" in name else None
-                self._set(name, _Watched(collective, self._owner.wait_for, look))
+                self._set(name, _Watched(collective, self._owner.wait_for))
 
     def turn_off(self) -> None:
         """Give FSDP2 its place back."""
@@ -211,13 +208,8 @@ class ShardPart:
 class _Watched:
     """A collective of FSDP2's own, waited for by a handle that knows who is lost."""
 
-    def __init__(
-        self,
-        collective: Any,
-        wait: Callable[[Callable[[], dist.Work]], None],
-        look: Callable[[torch.Tensor], None] | None = None,
-    ) -> None:
-        self._collective, self._wait, self._look = collective, wait, look
+    def __init__(self, collective: Any, wait: Callable[[Callable[[], dist.Work]], None]) -> None:
+        self._collective, self._wait = collective, wait
         self.allocate = collective.allocate
 
     def __call__(
@@ -232,8 +224,6 @@ class _Watched:
         def start(is_async: bool) -> Any:
             return self._collective(output_tensor, input_tensor, group, *others, async_op=is_async, **named)
 
-        if self._look is not None:
-            self._look(input_tensor)
         if async_op or output_tensor.device.type != "cpu":
             work: dist.Work | None = start(async_op)
             return work

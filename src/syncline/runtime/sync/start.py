@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.codec.names import PLAIN
@@ -21,16 +20,14 @@ from syncline.runtime.sync.axes import MeshAxes
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.early import EarlyUpdates
 from syncline.runtime.sync.optimizer_hooks import Scaler
-from syncline.runtime.sync.settings import REMOVED, Settings
+from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.sharded import check_replaceable, is_sharded, param_groups, shard_mesh, sharded_modules
 from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.wire.levels import resolve
 from syncline.runtime.wire.links import GroupLinks
-from syncline.runtime.wire.sources import GradientSources
 from syncline.runtime.wire.team import Team, agreed_name
 
-NOTE_S = 5.0
-"""How long an error waits for the note of the rank whose gradient on a device it was."""
+REPLICAS = "Give fully_shard a mesh of two dimensions (replicas, shards): codec= averages over the first."
 
 
 def synchronize(
@@ -81,7 +78,7 @@ def synchronize(
         if optimizer is not None:
             raise SynchronizationError("optimizer= belongs to DDP.", hint="With FSDP2 leave it out.")
         if levels is not None:
-            raise SynchronizationError("levels= belongs to DDP.", hint=REMOVED["replicas"])
+            raise SynchronizationError("levels= belongs to DDP.", hint=REPLICAS)
         handle = _fsdp(module, Settings.given(options, codec=wanted.base), scaler)
     else:
         raise SynchronizationError(
@@ -170,11 +167,7 @@ def _everyone(
     ranks = dist.get_process_group_ranks(data)
     if replicas is not None:
         rows = [[int(rank) for rank in row["ranks"]] for row in exchange_json({"ranks": ranks}, links.team)]
-        # A gradient across has been summed over the ranks of a replica: which of them it came from they say in the
-        # store.
-        noted = distributed_c10d.PrefixStore(f"syncline/{name}/finite", links.team.store)
-        wait_s = 0.0 if links.device.type == "cpu" else NOTE_S
-        links.team.sources = GradientSources(rows, dist.get_rank(), noted, wait_s=wait_s)
+        links.team.behind = rows
         ranks = [rank for row in rows for rank in row]
     for team in axes.lines:
         ranks = [int(rank) for row in exchange_json({"ranks": ranks}, team) for rank in row["ranks"]]

@@ -18,7 +18,6 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from syncline.runtime.alive.pace import Pace, PacedWork
-from syncline.runtime.wire.sources import GradientSources
 
 
 class Team:
@@ -42,8 +41,8 @@ class Team:
         self.members = tuple(members)
         self.names = self.members
         """What people call the members: their ranks in the run."""
-        self.sources: GradientSources | None = None
-        """Whose gradient that of each member is, where it has been summed over several ranks; None: its own."""
+        self.behind: Sequence[Sequence[int]] | None = None
+        """The ranks over which each member's gradient has been summed before; None: it is its own."""
         self.store = distributed_c10d._get_default_store() if store is None else store
         self.rank = self.members.index(rank)
         self.size = len(members)
