@@ -2,17 +2,15 @@
 
 A beat says how far its rank is, what it does, and whom it hears. Datagrams carry it to a few neighbours, however many
 ranks there are. What one of them finds out about a lost rank each passes on at once, so that all know it after
-a few hops. Where datagrams do not pass, the store of the job carries beats, and only who is silent can be seen.
+a few hops.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import select
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Protocol
@@ -23,7 +21,6 @@ LEFT = -1.0
 MAX_BYTES = 60_000
 NEAR, FAR = 2, 2
 """Neighbours on each side: the next ones, which have neighbours in common, and far ones, by which news travels."""
-STORE_TIMEOUT_S = 1.0
 
 Address = tuple[str, int]
 
@@ -147,42 +144,6 @@ class Datagrams:
         """Give the sockets back."""
         for out in (self._in, *self._out.values()):
             out.close()
-
-
-class StoreBeats:
-    """Beats through the job's store, over a connection of its own: for networks that let no datagrams through."""
-
-    def __init__(self, store: Any, rank: int, num_ranks: int, token: str) -> None:
-        self.refused: dict[int, int] = {}
-        self._store = store.clone()
-        self._store.set_timeout(datetime.timedelta(seconds=STORE_TIMEOUT_S))
-        self._own = f"syncline/beats/{token}/{rank}"
-        self._others = [f"syncline/beats/{token}/{peer}" for peer in neighbours(rank, num_ranks)]
-        self._last: dict[str, bytes] = {}
-
-    def say(self, data: bytes) -> None:
-        """Leave the beat where the others look."""
-        try:
-            self._store.set(self._own, data)
-        except RuntimeError:
-            return  # the store's host is gone, and everybody's silence will say so
-
-    def hear(self, wait_s: float) -> list[bytes]:
-        """Return the beats that are new, after waiting so long."""
-        time.sleep(max(0.0, wait_s))
-        new: list[bytes] = []
-        for key in self._others:
-            try:
-                data = self._store.get(key) if self._store.check([key]) else b""
-            except RuntimeError:
-                return new
-            if data and data != self._last.get(key):
-                self._last[key] = data
-                new.append(data)
-        return new
-
-    def close(self) -> None:
-        """Do nothing: the connection ends with the object."""
 
 
 def _own_address() -> str:

@@ -1,4 +1,4 @@
-"""The roll: the ranks of a team tell each other who and where they are, and find out how their beats can travel."""
+"""The roll: the ranks of a team tell each other who and where they are, and see that beats pass."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import os
 import time
 from dataclasses import dataclass
 
+from syncline.errors import SynchronizationError
 from syncline.runtime.alive.agreement import exchange_json
 from syncline.runtime.alive.arrival import host_name
-from syncline.runtime.alive.heartbeat import Beat, BeatCarrier, Datagrams, StoreBeats, neighbours, read_beat
+from syncline.runtime.alive.heartbeat import Beat, BeatCarrier, Datagrams, neighbours, read_beat
 from syncline.runtime.alive.verdict import Member
 from syncline.runtime.wire.connections import resend_soon
 from syncline.runtime.wire.team import Team
 
-HELLO_S = 3.0
+HELLO_S = 10.0
+"""How long neighbours are greeted; on a busy machine one is late."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,18 @@ def _introduce(post: Datagrams, team: Team, patience_s: float) -> Roll:
     post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])
     addresses = frozenset(str(one["address"][0]) for one in everyone)
     resend_soon(addresses, patience_s)
-    passed = _hello(post, team, token)
-    if all(bool(one["passed"]) for one in exchange_json({"passed": passed}, team)):
-        return Roll(team.rank, members, token, post, addresses)
-    post.close()
-    return Roll(team.rank, members, token, StoreBeats(team.store, team.rank, team.size, token), addresses)
+    unheard = _hello(post, team, token)
+    for rank, one in enumerate(exchange_json({"unheard": unheard}, team)):
+        for peer in one["unheard"]:
+            raise SynchronizationError(
+                f"{members[rank]} hears no heartbeat of {members[peer]}: datagrams do not pass.",
+                hint="Let UDP through between these hosts, or pass watch_s=0 to go without heartbeats.",
+            )
+    return Roll(team.rank, members, token, post, addresses)
 
 
-def _hello(post: Datagrams, team: Team, token: str) -> bool:
-    """Greet until every neighbour was heard; whether that happened."""
+def _hello(post: Datagrams, team: Team, token: str) -> list[int]:
+    """Greet until every neighbour was heard; return those who were not."""
     missing = set(neighbours(team.rank, team.size))
     end_s = time.monotonic() + HELLO_S
     beat = Beat(team.rank).to_bytes(token)
@@ -65,4 +70,4 @@ def _hello(post: Datagrams, team: Team, token: str) -> bool:
             heard = read_beat(data, token, team.size)
             missing -= {heard.rank} if heard else set()
     post.say(beat)
-    return not missing
+    return sorted(missing)
