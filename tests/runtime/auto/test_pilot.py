@@ -53,15 +53,12 @@ def test_int8_must_be_worth_it_beside_bf16_too() -> None:
     assert pilot.codec == "bf16"
 
 
-def test_one_bad_turn_changes_nothing() -> None:
-    """Others on a machine only ever slow a step: the shortest of all turns counts, and near ties get more of them."""
-    pilot = Pilot()
-    run(pilot, {"plain": 1.0, "bf16": 1.0, "int8": 0.97}, 60, lambda number: 1.3 if number < 5 else 1.0)
-    assert pilot.codec == PLAIN
-    assert len(pilot.trials["plain"]) == 2
-    pilot = Pilot()
-    run(pilot, {"plain": 1.0, "bf16": 1.0, "int8": 0.91}, 60)
-    assert len(pilot.trials["plain"]) == 4, "so near to what it must be, more turns are had"
+def test_what_is_shorter_in_one_round_and_not_in_another_is_noise() -> None:
+    for bad in (range(5), range(11, 14)):  # the first or the second turn of plain
+        pilot = Pilot()
+        run(pilot, {"plain": 1.0, "bf16": 1.0, "int8": 0.97}, 60, lambda number: 1.3 if number in bad else 1.0)  # noqa: B023
+        assert pilot.codec == PLAIN
+        assert len(pilot.trials["plain"]) == 3
 
 
 @pytest.mark.parametrize("second", [SLOW_LINK, {"plain": 20.0, "bf16": 10.0, "int8": 5.0}])
@@ -69,7 +66,7 @@ def test_a_network_that_became_slower_is_answered_soon_and_once(second: dict[str
     pilot = Pilot()
     run(pilot, FAST_LINK, 100)
     assert pilot.codec == PLAIN
-    used = run(pilot, second, 20 + 20)
+    used = run(pilot, second, 30 + 29)
     assert used[-1] == "int8" and pilot.num_trials == 2
     assert "tried again as steps went from 100 ms to " in pilot.why()
     run(pilot, second, 300)
@@ -79,8 +76,14 @@ def test_a_network_that_became_slower_is_answered_soon_and_once(second: dict[str
 def test_a_network_that_became_faster_is_found_by_its_shorter_steps() -> None:
     pilot = Pilot()
     run(pilot, SLOW_LINK, 60)
-    run(pilot, FAST_LINK, 60)
+    run(pilot, FAST_LINK, 80)
     assert (pilot.codec, pilot.num_trials) == (PLAIN, 2)
+
+
+def test_one_check_that_is_off_changes_nothing() -> None:
+    pilot = Pilot()
+    run(pilot, SLOW_LINK, 400, lambda number: 2.0 if number % 40 == 39 else 1.0)
+    assert pilot.num_trials == 1
 
 
 def test_steps_that_wobble_change_nothing() -> None:

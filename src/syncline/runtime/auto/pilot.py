@@ -21,18 +21,16 @@ WARM_UP = 2
 """Steps before the first turn: DDP cuts its buckets anew after the first."""
 TURN_STEPS = 3
 """Steps of one turn, of which the first finds no buffers and does not count."""
-ROUNDS, MOST_ROUNDS = 2, 4
-"""Turns of each contender: more of them where the first do not tell it from one that loses less."""
+ROUNDS = 3
+"""Turns of each contender."""
 HOPELESS = 1.5
-"""Who was this much slower than the fastest in the first round has no second turn."""
+"""Who was this much slower than the fastest in the first round has no other turn."""
 WORTH = 0.9
-"""A contender that loses more must make steps this much shorter."""
-UNSURE = 0.05
-"""So near to that, another round is had."""
+"""A contender that loses more must make steps this much shorter, in every round: what differs once may be noise."""
 CHECK_STEPS, CHECKED = 10, 5
 """While a choice is held ranks compare how long steps take, so often, and by the median of so many."""
 SLOWER, FASTER = 1.3, 0.75
-"""Steps that take so much longer, or shorter, are a reason to try again."""
+"""Steps that take so much longer, or shorter, at two checks running are a reason to try again."""
 FIRST_PATIENCE, LAST_PATIENCE = 20, 640
 """Steps between one trial and the next: twice as many each time that it ends as it began."""
 
@@ -52,6 +50,7 @@ class Pilot:
     _held: int = 0
     _patience: int = FIRST_PATIENCE
     _usual_s: float = 0.0
+    _changed: int = 0
     _before: str = ""
 
     def __post_init__(self) -> None:
@@ -92,13 +91,16 @@ class Pilot:
         if self._turns:
             self.codec = self._turns[0]
             return
-        self.codec, self.phase, self._held, self._usual_s = self._winner(WORTH), "hold", 0, 0.0
+        self.codec, self.phase, self._held, self._usual_s, self._changed = self._winner(), "hold", 0, 0.0, 0
         self._patience = min(2 * self._patience, LAST_PATIENCE) if self.codec == self._before else FIRST_PATIENCE
 
     def checked(self, step_s: float) -> None:
-        """Take the usual length of the last steps; where it is another than at first, try again."""
+        """Take the usual length of the last steps; where it has become another than at first, try again."""
         self._usual_s = self._usual_s or step_s
-        if self._held < self._patience or FASTER <= step_s / self._usual_s <= SLOWER:
+        ratio = step_s / self._usual_s
+        change = int(ratio > SLOWER) - int(ratio < FASTER)
+        is_lasting, self._changed = change != 0 and change == self._changed, change
+        if not is_lasting or self._held < self._patience:
             return
         self.notes = [f"tried again as steps went from {show_time(self._usual_s)} to {show_time(step_s)}"]
         self.num_trials += 1
@@ -131,19 +133,17 @@ class Pilot:
         self.codec, self.phase, self._since = CONTENDERS[0], "try", min(self._since, 0)
 
     def _next_round(self) -> list[str]:
-        """Return whose turn it is again: of those who are not hopeless, in the first rounds or while it is unsure."""
-        done = max(map(len, self.trials.values()))
-        fastest = min(self.best_s.values())
-        left = [name for name, took in self.best_s.items() if took <= HOPELESS * fastest]
-        unsure = self._winner(WORTH - UNSURE) != self._winner(WORTH + UNSURE)
-        return left if len(left) > 1 and (done < ROUNDS or (unsure and done < MOST_ROUNDS)) else []
-
-    def _winner(self, worth: float) -> str:
-        """Return who loses least among those that no other makes shorter by what it would have to."""
+        """Return whose turn it is again: of those who are not hopeless."""
         best_s = self.best_s
-        held = next(iter(best_s))
-        for name, took in best_s.items():
-            held = name if took < worth * best_s[held] else held
+        left = [name for name, took in best_s.items() if took <= HOPELESS * min(best_s.values())]
+        return left if len(left) > 1 and max(map(len, self.trials.values())) < ROUNDS else []
+
+    def _winner(self) -> str:
+        """Return who loses least among those that no other makes shorter by what it would have to, in every round."""
+        held = next(iter(self.best_s))
+        for name in self.best_s:
+            rounds = zip(self.trials[name], self.trials[held], strict=False)
+            held = name if all(took < WORTH * other for took, other in rounds) else held
         return held
 
 
