@@ -73,7 +73,6 @@ class DdpSynchronizer(Synchronizer):
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._step: Step | None = None
         self._follower = None if scaler is None else ScaleFollower(scaler, self.rescale)
-        self._checked = -1
         self._closed = False
         trained = [p for p in model.module.parameters() if p.requires_grad]
         skips = (lambda: self._step is not None and self._step.skipped) if settings.nan == "skip" else None
@@ -172,7 +171,7 @@ class DdpSynchronizer(Synchronizer):
 
     def _is_to_compare(self) -> bool:
         """Whether ranks that close have anything to compare: steps since the last time, and nothing that went wrong."""
-        every, since = self.settings.check_every, self._num_steps - max(0, self._checked)
+        every, since = self.settings.check_every, self._num_steps - self._checked
         ends_well = self.failure is None and sys.exc_info()[1] is None
         return bool(every and since and ends_well and self.num_ranks > 1 and not joining(self._weak_model()))
 
@@ -181,10 +180,6 @@ class DdpSynchronizer(Synchronizer):
         step = super().open_step()
         step.turn = 0 if joining(self._weak_model()) else self._turns.count
         return step
-
-    def summary(self) -> str:
-        """Return the last step on one line, and when warming up ends."""
-        return super().summary() + self.settings.warming_up(self._last().number)
 
     def check_replicas(self) -> None:
         """Compare the parameters of all ranks and raise on every rank if any differ; every rank calls it."""
@@ -210,12 +205,8 @@ class DdpSynchronizer(Synchronizer):
         self.begin()
         if self._follower is not None:
             self._follower.look()
-        every = 0 if joining(module) else self.settings.check_every
-        due = self._num_steps == 1 or (self._num_steps and every and self._num_steps % every == 0)
-        if every and due and self._checked != self._num_steps:
-            self._checked = self._num_steps
-            with self.talking("forward"):
-                self.check_replicas()
+        if not joining(module):
+            self._compare()
 
     def _at_end_of_backward(self, step: Step) -> None:
         engine: Any = torch.autograd.Variable._execution_engine

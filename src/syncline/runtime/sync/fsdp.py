@@ -64,7 +64,6 @@ class FsdpSynchronizer(Synchronizer):
         self._model = model
         self._axes = axes
         self._everyone = everyone
-        self._checked = 0
         self._across = across
         self._replicated = across is not None
         if across is not None:
@@ -125,10 +124,6 @@ class FsdpSynchronizer(Synchronizer):
             vague = SynchronizationError("a collective of FSDP2 did not finish.", detail=detail)
             raise self.failure_of(vague) from error
 
-    def summary(self) -> str:
-        """Return the last step on one line, and when warming up ends."""
-        return super().summary() + self.settings.warming_up(self._last().number)
-
     def state_dict(self, *, local: bool = False) -> dict[str, object]:
         """Return what must outlive the process; what is owed by whole parameters, or as this rank keeps it."""
         state = super().state_dict(local=local)
@@ -180,11 +175,7 @@ class FsdpSynchronizer(Synchronizer):
         if self._follower is not None:
             self._follower.look()
         self._step = None
-        every = self.settings.check_every
-        if every and (self._num_steps // every > self._checked // every or self._num_steps == 1 > self._checked):
-            self._checked = self._num_steps
-            with self.talking("forward"):
-                self.check_replicas()
+        self._compare()
 
     def check_replicas(self) -> None:
         """Compare what several ranks hold whole, on every axis of the mesh, and raise where any differ."""

@@ -70,7 +70,7 @@ class Synchronizer:
         self._trainer, self._is_heard = threading.get_ident(), False
         self.phase = "start"
         """What the training thread is at: "start", "forward", "backward", "optimizer", "checkpoint" or "close"."""
-        self._num_steps = 0
+        self._num_steps = self._checked = 0
         self._next_began_s = 0.0
         self._rate_Bps = 0.0
         self.reason = "as given"
@@ -147,6 +147,17 @@ class Synchronizer:
         if self._conveyor.failure is not None:
             raise self.failure_of(self._conveyor.failure)
         self.phase = "optimizer"
+
+    def _compare(self) -> None:
+        """Compare replicas after the first step and every so many, before the forward that follows."""
+        every, done = self.settings.check_every, self._num_steps
+        if every and done != self._checked and (done == 1 or done % every == 0):
+            self._checked = done
+            with self.talking("forward"):
+                self.check_replicas()
+
+    def check_replicas(self) -> None:
+        """Compare what all ranks hold alike and raise on every rank where any differ; every rank calls it."""
 
     def _meanwhile(self, step: Step) -> None:
         """Do what can be done before the last bucket has come."""
@@ -240,8 +251,8 @@ class Synchronizer:
         return dataclasses.replace(step.report(self._rate(step)), wire=wire_summary(self.lines()))
 
     def summary(self) -> str:
-        """Return the last step on one line."""
-        return self.report().line()
+        """Return the last step on one line, and when warming up ends."""
+        return self.report().line() + self.settings.warming_up(self._last().number)
 
     def timeline(self) -> Timeline:
         """Return the last complete step of this rank; `syncline.timeline.save` writes it for Perfetto."""
