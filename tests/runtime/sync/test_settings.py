@@ -20,9 +20,7 @@ from syncline.runtime.wire.levels import members, resolve
 def test_wrong_choices_are_one_clear_error() -> None:
     with pytest.raises(SynchronizationError, match=r'nan="ignore" is unknown.\n  Known: raise, skip'):
         Settings(nan="ignore")
-    with pytest.raises(
-        SynchronizationError, match=r'there is no option "nam"\.\n  Did you mean "nan"\?'
-    ):
+    with pytest.raises(SynchronizationError, match=r'there is no option "nam"\.\n  Did you mean "nan"\?'):
         Settings.given({"nam": "skip"})
     with pytest.raises(CodecError, match='there is no codec "int9"'):
         Settings(codec="int9")
