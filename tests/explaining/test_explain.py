@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syncline.errors import DescriptionError
 from syncline.explaining import explain_recordings
 from syncline.explaining.explain import Explanation
 from syncline.explaining.reading import read_recordings
@@ -121,6 +123,54 @@ def test_what_recording_took_of_the_host_is_in_no_promise(tmp_path: Path, writte
     host = next(change for change in found.changes if "waiting for the host" in change.change)
     assert host.step_s + host.saves_s == pytest.approx(4000e-6 - 400 * 2 * RECORDING_S, rel=0.01)
     assert host.share == pytest.approx(host.saves_s / (host.step_s + host.saves_s))
+
+
+def test_a_kernel_that_starts_while_its_launch_returns_waited_for_the_host(tmp_path: Path, written: Any) -> None:
+    trace = written()
+    trace.host("cpu_op", "aten::mm", 0, 900)
+    trace.host("cuda_runtime", "cudaLaunchKernel", 10, 490, correlation=99)  # the module is loaded at its first launch
+    trace.events.append({"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 499, "dur": 20,
+                         "args": {"stream": 7, "device": 0, "correlation": 99}})  # fmt: skip
+    trace.kernel("gemm", 510, 519, 81)
+    found = explained(trace.save(tmp_path / "t.json"))
+    removal = found.account.removal(StepCause.HOST)
+    assert us(found.account, StepCause.HOST) == 489
+    assert removal is not None and removal.step_s == pytest.approx(101e-6)
+
+
+def test_operators_whose_kernels_were_not_recorded_are_no_work_of_the_cpu(tmp_path: Path, written: Any) -> None:
+    trace = written()
+    trace.host("cpu_op", "aten::mm", 0, 50)
+    trace.host("cuda_runtime", "cudaLaunchKernel", 10, 5, correlation=1)
+    with pytest.raises(DescriptionError, match=r"launched 1 kernels \(cudaLaunchKernel\) and the trace has none"):
+        read_recordings([trace.save(tmp_path / "t.json")])
+
+
+def test_a_device_that_was_only_asked_for_its_name_did_nothing(tmp_path: Path, written: Any) -> None:
+    trace = written()
+    trace.host("cuda_runtime", "cudaDeviceSynchronize", 0, 5000)
+    with pytest.raises(DescriptionError, match="no kernels and no operators"):
+        read_recordings([trace.save(tmp_path / "t.json")])
+
+
+def test_inspectors_processes_are_ranks_and_their_kernels_tell_the_time(tmp_path: Path) -> None:
+    def line(pid: int, comm: str, rank: int, ranks: int, stop: int) -> str:
+        return json.dumps({
+            "header": {"id": "0x1", "comm_name": comm, "rank": rank, "n_ranks": ranks},
+            "metadata": {"dump_timestamp_us": 9000, "hostname": "a", "pid": pid},
+            "coll_perf": {"coll": "AllReduce", "coll_algo": "RING", "coll_proto": "LL128", "coll_exec_time_us": 100,
+                          "coll_msg_size_bytes": 4096, "event_trace_ts": {"kernel_events": [
+                              {"kernel_stop_ts": stop - 5}, {"kernel_stop_ts": stop}]}}})  # fmt: skip
+
+    path = tmp_path / "inspector.log"
+    path.write_text("\n".join([
+        line(11, "TP", 0, 2, 1000), line(11, "DP", 2, 4, 1200), line(12, "TP", 1, 2, 1000), line(12, "DP", 3, 4, 1300),
+    ]))  # fmt: skip
+    two, three = read_recordings([path])
+    assert (two.rank, three.rank, two.world) == (2, 3, 4)
+    assert three.device.end_s - three.device.end_s[0] == pytest.approx([0, 300e-6])
+    assert {call.algorithm for call in two.collectives} == {"ring LL128"} and two.lacks == three.lacks
+    assert not explained(path).lost_overlap
 
 
 def test_a_late_loader_is_input(tmp_path: Path, written: Any) -> None:

@@ -78,6 +78,44 @@ def test_a_profiler_trace_of_a_real_run() -> None:
         assert observed_trace(H200, steps=2, pipelined=False).parts_s["products"] > 0
 
 
+def test_ranks_that_share_an_export_have_a_recording_each(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    processes = {0: 5 << 24, 1: 6 << 24}
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+        db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(0, "gemm"), (1, "cudaLaunchKernel")])
+        columns = "start INT, end INT, deviceId INT, streamId INT, correlationId INT, demangledName INT, globalPid INT"
+        db.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL ({columns})")
+        db.execute(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME "
+            "(start INT, end INT, globalTid INT, correlationId INT, nameId INT)"
+        )
+        for device, process in processes.items():  # both processes count their calls from 1
+            db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (9000, 19000, ?, 7, 1, 0, ?)", (device, process))
+            began = 1000 + 4000 * device
+            db.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, 1, 1)", (began, began + 1000, process + 77)
+            )
+    db.close()
+    found = read_recordings([path])
+    assert [len(one.device) for one in found] == [1, 1]
+    waited = [float(one.device.start_s[0] - one.host.end_s[one.device.call[0]]) for one in found]
+    assert waited == pytest.approx([7e-6, 3e-6])
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [("StringIds (id INT)", "the export has no kernels"), ("people (id INT)", "not an export of Nsight Systems")],
+)
+def test_a_database_without_kernels_says_what_it_is(tmp_path: Path, table: str, message: str) -> None:
+    path = tmp_path / "r.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute(f"CREATE TABLE {table}")
+    db.close()
+    with pytest.raises(DescriptionError, match=message):
+        read_recordings([path])
+
+
 @pytest.mark.parametrize(("content", "message"), [(b"", "is empty"), (b"QDSTRM\x00\x01", "nsys export")])
 def test_what_is_no_trace_says_so(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.nsys-rep"

@@ -31,6 +31,8 @@ class LostOverlap:
 def lost_overlap(mine: StepAttribution) -> tuple[LostOverlap, ...]:
     """Return why communication is not hidden on one rank, the largest loss first; seconds are of one step."""
     recording, steps = mine.recording, max(len(mine.windows), 1)
+    if not (recording.device.doing == Doing.COMPUTE).any():
+        return ()  # a log of collectives alone does not tell what could have hidden them
     rows = rows_of(recording)
     bare = exposed_s(mine, rows) if len(rows) else np.empty(0)
     reasons: dict[tuple[str, str], float] = defaultdict(float)

@@ -188,13 +188,14 @@ def _launched(mine: StepAttribution, rows: Ints) -> Floats:
 
 
 def _stayed(mine: StepAttribution, rows: Ints) -> Bools:
-    """Return which activities their own call stayed for, as a copy of pageable memory does."""
+    """Return which copies their own call stayed for, as it does for pageable memory; a launch stays for no kernel."""
     device, host = mine.recording.device, mine.recording.host
     call = np.maximum(device.call[rows], 0)
     if not len(host):
         return np.zeros(len(rows), bool)
     inside = (device.start_s[rows] >= host.start_s[call]) & (host.end_s[call] - host.start_s[call] > LEAST_BLOCK_S)
-    return np.asarray((device.call[rows] >= 0) & inside & (abs(host.end_s[call] - device.end_s[rows]) <= RETURNS_S))
+    copies = (device.call[rows] >= 0) & (device.doing[rows] == Doing.COPY)
+    return np.asarray(copies & inside & (abs(host.end_s[call] - device.end_s[rows]) <= RETURNS_S))
 
 
 def _before(stream: Ints) -> Ints:

@@ -36,7 +36,7 @@ TOOLS = {
     PROFILER: Tool(is_profiler, lambda path, meter: (read_kineto(path, meter),)),
     "flight recorder dumps": Tool(is_flight, lambda path, _: (read_flight(path),)),
     "NCCL Inspector files": Tool(is_inspector, lambda path, _: read_inspector(path)),
-    "Nsight Systems exports (.sqlite)": Tool(is_nsight, lambda path, _: (read_nsight(path),)),
+    "Nsight Systems exports (.sqlite)": Tool(is_nsight, lambda path, _: read_nsight(path)),
     "Nsight Systems reports (.csv)": Tool(is_csv, lambda path, _: (read_csv(path),)),
     GRAPH: Tool(is_graph, lambda path, _: read_graph(path)),
 }

@@ -19,6 +19,7 @@ from syncline.describe.plain_pickle import read_plain_pickle
 from syncline.errors import DescriptionError
 from syncline.timeline.collective import operation_of
 from syncline.timeline.recording.events import Event
+from syncline.timeline.recording.kernel_kind import algorithm_of
 from syncline.timeline.recording.recording import CollectiveCall, DeviceActivities, Doing, HostCalls, Recording
 
 MAX_BYTES = 1 << 30
@@ -110,34 +111,48 @@ def is_inspector(start: bytes) -> bool:
 
 
 def read_inspector(path: Path) -> tuple[Recording, ...]:
-    """Return the collectives of NCCL Inspector's lines, by rank."""
-    drafts: dict[int, _Draft] = {}
-    worlds: dict[int, int] = {}
+    """Return the collectives of NCCL Inspector's lines, a recording each process.
+
+    A record names its rank in the communicator: the widest communicator of a process tells which rank it is.
+    """
+    drafts: dict[object, _Draft] = {}
+    places: dict[object, tuple[int, int]] = {}
+    timed = True
     with path.open("rb") as file:
-        for line in file:
-            record = _line(line)
-            if record is None:
-                continue
-            stated = record.get("header")
-            header = stated if isinstance(stated, dict) else record
+        for record in filter(None, map(_line, file)):
+            header, metadata = _part(record, "header") or record, _part(record, "metadata")
             rank, world = int(header.get("rank", -1)), int(header.get("n_ranks", header.get("nranks", 0)) or 0)
-            perf = record.get("coll_perf") or record.get("p2p_perf")
-            if rank < 0 or not isinstance(perf, dict):
+            kind, perf = next(((kind, perf) for kind in ("coll", "p2p") if (perf := _part(record, f"{kind}_perf"))),
+                              ("", {}))  # fmt: skip
+            if rank < 0 or not perf:
                 continue
-            kind = "coll" if "coll" in perf else "p2p"
             took = float(perf.get(f"{kind}_exec_time_us", 0.0)) / 1e6
-            metadata = record.get("metadata")
-            end = float(metadata.get("dump_timestamp_us", 0.0)) / 1e6 if isinstance(metadata, dict) else 0.0
+            channels = _part(perf, "event_trace_ts").get("kernel_events", ())
+            stops = [float(one["kernel_stop_ts"]) for one in channels if isinstance(one, dict)]
+            end = max(stops, default=float(metadata.get("dump_timestamp_us", 0.0))) / 1e6
+            timed &= bool(stops)
             call = CollectiveCall(
-                operation_of(str(perf.get(kind, ""))) or str(perf.get(kind, "")), str(header.get("id", ""))[:20], world,
-                float(perf.get(f"{kind}_msg_size_bytes", 0.0)), str(perf.get(f"{kind}_algobw_type", "")),
+                operation_of(str(perf.get(kind, ""))) or str(perf.get(kind, "")),
+                str(header.get("comm_name", "unknown")).replace("unknown", "") or str(header.get("id", ""))[:20], world,
+                float(perf.get(f"{kind}_msg_size_bytes", 0.0)),
+                algorithm_of(f"{perf.get('coll_algo', '')}_{perf.get('coll_proto', '')}".upper()),
             )  # fmt: skip
-            drafts.setdefault(rank, _Draft()).add(call, end - took, end)
-            worlds[rank] = max(world, worlds.get(rank, 0))
+            process = (metadata["hostname"], metadata["pid"]) if {"hostname", "pid"} <= metadata.keys() else rank
+            drafts.setdefault(process, _Draft()).add(call, end - took, end)
+            places[process] = max((world, rank), places.get(process, (0, 0)))
     if not drafts:
-        raise DescriptionError("the file has no record of a collective.", where=str(path))
-    lacks = ("when each collective ended: Inspector writes records in blocks",)
-    return tuple(draft.build(rank, worlds[rank], str(path), "NCCL Inspector", lacks) for rank, draft in drafts.items())
+        raise DescriptionError(
+            "no line of the file is a record of a collective.", where=str(path), hint="NCCL_INSPECTOR_PROM_DUMP=0"
+        )
+    lacks = () if timed else ("when each collective ended: records come in blocks (NCCL_INSPECTOR_DUMP_VERBOSE=1)",)
+    return tuple(draft.build(places[process][1], places[process][0], str(path), "NCCL Inspector", lacks)
+                 for process, draft in drafts.items())  # fmt: skip
+
+
+def _part(record: Event, name: str) -> Event:
+    """Return an object inside a record; an empty one where it has none."""
+    found = record.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _line(line: bytes) -> Event | None:

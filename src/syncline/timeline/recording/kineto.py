@@ -52,6 +52,7 @@ _RUNTIME = {
 _OPERATOR = {"cpu_op", "Operator"}
 _ANNOTATION = {"user_annotation", "cpu_op", "Operator"}
 _BLOCKS = re.compile(r"(?:cuda|hip|cu)\w*Synchronize|cudaMemcpy$|hipMemcpy(?:WithStream)?$|cudaFree$|hipFree$")
+_LAUNCHES = re.compile(r"Launch(?:Kernel|Cooperative)|KernelLaunch|GraphLaunch")
 _INPUT = re.compile(r"^enumerate\(DataLoader\)#.*__next__")
 _STEP = "ProfilerStep#"
 _TALK = ("nccl:", "c10d::")
@@ -211,11 +212,7 @@ class _Draft:
         on_cpu = not len(self.device)
         if on_cpu:
             self._from_gloo()
-        if not len(self.device) and not len(self.host):
-            raise DescriptionError(
-                "the trace has no kernels and no operators.", where=where,
-                hint="Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].",
-            )  # fmt: skip
+            self._refuse_what_was_not_recorded(where)
         begin, end = (np.array(self.device.real[name]) / 1e6 for name in ("start", "end"))
         opens, closes = (np.array(self.host.real[name]) / 1e6 for name in ("start", "end"))
         marks = sorted(self.steps.items(), key=lambda item: item[1])
@@ -244,6 +241,23 @@ class _Draft:
             device=device, host=host, collectives=tuple(self.collectives), steps=steps,
         )  # fmt: skip
         return _with_lacks(recording, self.stacks, on_cpu)
+
+    def _refuse_what_was_not_recorded(self, where: str) -> None:
+        """Refuse a trace that shows nothing at work: operators that launch kernels are no work of the CPU."""
+        names, rows = list(self.names), self.host.whole
+        asked = [names[name] for name, calling in zip(rows["name"], rows["calling"], strict=True)
+                 if calling == Calling.LAUNCH and _LAUNCHES.search(names[name])]  # fmt: skip
+        if asked:
+            raise DescriptionError(
+                f"the host launched {len(asked):,} kernels ({asked[0]}) and the trace has none of them.", where=where,
+                detail="The device was not recorded: another profiler may hold it, or only root may read it.",
+                hint="Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]; CUPTI's warnings say why.",
+            )  # fmt: skip
+        if not len(self.device) and Calling.OPERATOR not in rows["calling"]:
+            raise DescriptionError(
+                "the trace has no kernels and no operators.", where=where,
+                hint="Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].",
+            )  # fmt: skip
 
     def _callers(self) -> dict[int, str]:
         """Return by launch the call of torch.distributed that it is in, for collectives that nothing else describes."""
@@ -380,7 +394,7 @@ def _one_device(place: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, A
 
 
 def _device_name(facts: Event) -> str:
-    found = facts.get("deviceProperties")
+    found = facts.get("deviceProperties", facts.get("computeProperties"))  # torch 1.8 wrote the latter
     first = found[0] if isinstance(found, list) and found else None
     return str(first.get("name", "")) if isinstance(first, dict) else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import sqlite3
 from collections.abc import Iterator
@@ -24,12 +25,17 @@ from syncline.timeline.recording.recording import (
 )
 
 _SQLITE = b"SQLite format 3\x00"
+_PLACES = "SELECT DISTINCT deviceId, {} FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY 1, 2"
 _KERNELS = """SELECT k.start, k.end, k.streamId, k.correlationId, s.value FROM CUPTI_ACTIVITY_KIND_KERNEL k
-JOIN StringIds s ON s.id = k.demangledName WHERE k.deviceId = ?"""
-_COPIES = "SELECT start, end, streamId, correlationId, 'copy' FROM CUPTI_ACTIVITY_KIND_{} WHERE deviceId = ?"
+JOIN StringIds s ON s.id = k.demangledName WHERE k.deviceId = ? AND {} IS ?"""
+_COPIES = (
+    "SELECT start, end, streamId, correlationId, 'copy' FROM CUPTI_ACTIVITY_KIND_{} WHERE deviceId = ? AND {} IS ?"
+)
 _CALLS = """SELECT r.start, r.end, r.globalTid, r.correlationId, s.value FROM CUPTI_ACTIVITY_KIND_RUNTIME r
 JOIN StringIds s ON s.id = r.nameId"""
 _RANGES = "SELECT n.start, n.end, n.globalTid, -1, COALESCE(n.text, s.value, '') FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId WHERE n.end IS NOT NULL"  # noqa: E501
+_THREAD = 0xFFFFFF
+"""The bits of a thread's number that tell it from the others of its process."""
 Row = tuple[int, int, int, int, str]
 
 
@@ -38,25 +44,37 @@ def is_nsight(start: bytes) -> bool:
     return start.startswith(_SQLITE)
 
 
-def read_nsight(path: Path) -> Recording:
-    """Return what an export recorded of the first device; NVTX ranges that repeat and cover most of it are steps."""
+def read_nsight(path: Path) -> tuple[Recording, ...]:
+    """Return what an export recorded, a recording each device; NVTX ranges that repeat and cover most of it are steps.
+
+    Ranks that `nsys profile torchrun` started share one export: each has its device, its process and its own numbers.
+    """
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+        named = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'StringIds'").fetchone()
     except sqlite3.Error as error:
-        raise _refused(path, error) from None
-    try:
-        place = connection.execute("SELECT MIN(deviceId) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()[0]
-        if place is None:
-            raise DescriptionError("the export has no kernels.", where=str(path), hint="nsys profile -t cuda,nvtx ...")
-        kernels = list(connection.execute(_KERNELS, (place,)))
-        copies = [row for table in ("MEMCPY", "MEMSET") for row in _rows(connection, _COPIES.format(table), place)]
-        calls, ranges = list(_rows(connection, _CALLS)), list(_rows(connection, _RANGES))
+        raise _refused(path, f"not an export of Nsight Systems: {error}") from None
+    if named is None:
+        raise _refused(path, "a database, but not an export of Nsight Systems")
+    with contextlib.closing(connection):
+        of = "globalPid"
+        places = list(_rows(connection, _PLACES.format(of)))
+        if not places:  # old exports do not tell processes apart
+            of = "NULL"
+            places = list(_rows(connection, _PLACES.format(of)))
+        if not places:
+            raise _refused(path, "the export has no kernels")
         gpu = next(iter(_rows(connection, "SELECT name FROM TARGET_INFO_GPU")), ("",))
-    except sqlite3.Error as error:
-        raise _refused(path, error) from None
-    finally:
-        connection.close()
-    return _recording(path, kernels, copies, calls, ranges, str(gpu[0]))
+        calls, ranges = list(_rows(connection, _CALLS)), list(_rows(connection, _RANGES))
+        found = []
+        for device, process in places:
+            kernels = list(_rows(connection, _KERNELS.format(of), device, process))
+            copies = [row for table in ("MEMCPY", "MEMSET")
+                      for row in _rows(connection, _COPIES.format(table, of), device, process)]  # fmt: skip
+            asked, marked = ([row for row in rows if process is None or row[2] & ~_THREAD == process]
+                             for rows in (calls, ranges))  # fmt: skip
+            found.append(_recording(path, kernels, copies, asked, marked, str(gpu[0])))
+    return tuple(found)
 
 
 def is_csv(start: bytes) -> bool:
@@ -78,11 +96,9 @@ def read_csv(path: Path) -> Recording:
     return _recording(path, [row for row in found if row not in copies], copies, [], [], "")
 
 
-def _refused(path: Path, error: sqlite3.Error) -> DescriptionError:
-    return DescriptionError(
-        f"not an export of Nsight Systems with kernels: {error}.", where=str(path),
-        hint="nsys profile -t cuda,nvtx ..., then nsys export --type sqlite FILE.",
-    )  # fmt: skip
+def _refused(path: Path, why: str) -> DescriptionError:
+    hint = "nsys profile -t cuda,nvtx ..., then nsys export --type sqlite FILE."
+    return DescriptionError(f"{why}.", where=str(path), hint=hint)
 
 
 def _rows(connection: sqlite3.Connection, query: str, *values: Any) -> Iterator[Any]:

@@ -50,8 +50,9 @@ def read_execution(paths: str | Path | Sequence[str | Path], *, name: str = "exe
         try:
             _add_rank(builder, rank, _calls(file_content(Path(path))), len(files))
         except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
+            why = f"a node has no {error}" if isinstance(error, KeyError) else error
             raise DescriptionError(
-                f"not an execution trace as it is read here: {error}.", where=str(path),
+                f"not an execution trace as it is read here: {why}.", where=str(path),
                 hint="Those of PyTorch 2.1 and newer are (schema 1.0.2-chakra.0.0.4): record it again.",
             ) from None  # fmt: skip
     return builder.build()
