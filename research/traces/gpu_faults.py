@@ -1,4 +1,4 @@
-"""Six traced training steps with a planted fault each: the saving that `explain` promises beside the one measured.
+"""Twelve traced training steps with a planted fault each: the saving that `explain` promises beside the one measured.
 
     python research/traces/gpu_script.py FOLDER         on the GPU's host: traces and unprofiled times, torch alone
     python research/traces/gpu_faults.py FOLDER         anywhere: promised against measured
@@ -28,6 +28,12 @@ CAUSES = {
     "stream-order": ("copies", "copies hidden"),
     "small-kernels": ("host", "no waiting for the host"),
     "pageable": ("copies", "copies hidden"),
+    "python-work": ("host", "no stall in"),
+    "gradient-norms": ("host", "no blocking calls"),
+    "slow-worker": ("input", "input ready in time"),
+    "waits-for-copies": ("copies", "copies hidden"),
+    "optimizer-loop": ("host", "no waiting for the host"),
+    "emptied-cache": ("host", "no blocking calls"),
 }
 """By case: the cause that the account must name, and the change that mends it."""
 

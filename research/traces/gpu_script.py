@@ -1,10 +1,12 @@
-"""Six training steps on one GPU, each with a planted fault and without it, traced by torch.profiler.
+"""Training steps on one GPU, each with a planted fault and without it, traced by torch.profiler.
 
-    python gpu_script.py OUT        # writes OUT/NAME.planted.json.gz, OUT/NAME.fixed.json.gz and OUT/times.json
+    python gpu_script.py OUT [NAME...]      # writes OUT/NAME.planted.json.gz, OUT/NAME.fixed.json.gz and OUT/times.json
 
-Nothing but torch is needed; all of it takes less than four minutes. The faults: a stall in Python, a value read in the
-middle of the step, a loader that is late, copies on the stream that computes, a section of small kernels, and copies
-from pageable memory.
+Nothing but torch is needed; a case takes less than half a minute. The faults of the first six: a stall in Python, a
+value read in the middle of the step, a loader that is late, copies on the stream that computes, a section of small
+kernels, and copies from pageable memory. Of the others: work of Python between forward and backward, gradients read one
+by one, one worker that is too slow, a compute stream that waits for each copy, an optimizer that goes through its
+parameters, and a cache that is emptied.
 """
 
 # mypy: disable-error-code="no-untyped-call,arg-type,index,no-any-return"
@@ -187,6 +189,116 @@ def pageable(planted: bool) -> Step:
     return one
 
 
+def python_work(planted: bool) -> Step:
+    """Plants 20 ms of Python between the forward and the backward pass, which reads the loss first."""
+    trained = Trained()
+
+    def one() -> None:
+        loss = trained.model(trained.batch).float().square().mean()
+        if planted:
+            loss.item()
+            until = time.perf_counter() + 0.020
+            while time.perf_counter() < until:
+                sum(range(1000))
+        loss.backward()
+        trained.update()
+        torch.cuda.synchronize() if DEVICE.type == "cuda" else None
+
+    return one
+
+
+def gradient_norms(planted: bool) -> Step:
+    """Plants the norm of each of 300 gradients, read one by one; mended, they stay on the device."""
+    wide = 1024 if DEVICE.type == "cuda" else 64
+    model = nn.Sequential(*[nn.Linear(wide, wide, bias=False) for _ in range(300)]).to(DEVICE, torch.bfloat16)
+    batch = torch.randn(4 * wide, wide, device=DEVICE, dtype=torch.bfloat16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
+
+    def one() -> None:
+        model(batch).float().square().mean().backward()
+        norms = [weight.grad.norm() for weight in model.parameters()]
+        if planted:
+            largest = max(norm.item() for norm in norms)
+            if largest > 1e30:
+                return
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.cuda.synchronize() if DEVICE.type == "cuda" else None
+
+    return one
+
+
+def slow_worker(planted: bool) -> Step:
+    """Plants one worker that needs 60 ms a batch; mended, there are eight."""
+    trained = Trained()
+    workers = {"num_workers": 1 if planted else 8, "prefetch_factor": 2, "persistent_workers": True}
+    rows = iter(torch.utils.data.DataLoader(SlowRows(0.002), batch_size=30, **workers))
+
+    def one() -> None:
+        fresh = next(rows).to(DEVICE, torch.bfloat16)
+        trained.batch[: len(fresh)] = fresh
+        trained.forward_backward()
+        trained.update()
+        torch.cuda.synchronize() if DEVICE.type == "cuda" else None
+
+    return one
+
+
+def waits_for_copies(planted: bool) -> Step:
+    """Plants a compute stream that waits for each copy to the host at once; mended, it waits before the optimizer."""
+    trained = Trained()
+    sink = [torch.empty(WIDTH, WIDTH, dtype=torch.bfloat16, pin_memory=DEVICE.type == "cuda") for _ in range(LAYERS)]
+    if DEVICE.type != "cuda":
+        return lambda: trained.update() if trained.forward_backward() is None else None
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+
+    def one() -> None:
+        trained.forward_backward()
+        for block, kept in zip(trained.model, sink, strict=True):
+            side.wait_stream(main)
+            with torch.cuda.stream(side):
+                kept.copy_(block[0].weight.detach(), non_blocking=True)
+            if planted:
+                main.wait_stream(side)
+        trained.forward_backward()
+        main.wait_stream(side)
+        trained.update()
+
+    return one
+
+
+def optimizer_loop(planted: bool) -> Step:
+    """Plants AdamW that updates 1,200 small parameters one by one; mended, it is fused."""
+    trained = Trained()
+    small = [nn.Parameter(torch.randn(64, 64, device=DEVICE)) for _ in range(1200)]
+    optimizer = torch.optim.AdamW(small, lr=1e-4, foreach=False, fused=not planted and DEVICE.type == "cuda")
+    for weight in small:
+        weight.grad = torch.randn_like(weight)
+
+    def one() -> None:
+        trained.forward_backward()
+        trained.update()
+        optimizer.step()
+        torch.cuda.synchronize() if DEVICE.type == "cuda" else None
+
+    return one
+
+
+def emptied_cache(planted: bool) -> Step:
+    """Plants `torch.cuda.empty_cache()` before the backward pass and the optimizer."""
+    trained = Trained()
+
+    def one() -> None:
+        loss = trained.model(trained.batch).float().square().mean()
+        torch.cuda.empty_cache() if planted and DEVICE.type == "cuda" else None
+        loss.backward()
+        torch.cuda.empty_cache() if planted and DEVICE.type == "cuda" else None
+        trained.update()
+        torch.cuda.synchronize() if DEVICE.type == "cuda" else None
+
+    return one
+
+
 CASES = {
     "stall": stall,
     "read-value": read_value,
@@ -194,6 +306,12 @@ CASES = {
     "stream-order": stream_order,
     "small-kernels": small_kernels,
     "pageable": pageable,
+    "python-work": python_work,
+    "gradient-norms": gradient_norms,
+    "slow-worker": slow_worker,
+    "waits-for-copies": waits_for_copies,
+    "optimizer-loop": optimizer_loop,
+    "emptied-cache": emptied_cache,
 }
 
 
@@ -225,11 +343,13 @@ def traced(step: Step, path: Path) -> None:
     profiler.export_chrome_trace(str(path))
 
 
-def main(folder: str) -> None:
-    """Trace every case, planted and fixed."""
+def main(folder: str, *names: str) -> None:
+    """Trace cases, all of them if none is named, planted and fixed."""
     out, times = Path(folder), {}
     out.mkdir(parents=True, exist_ok=True)
     for name, case in CASES.items():
+        if names and name not in names:
+            continue
         for word, planted in (("planted", True), ("fixed", False)):
             step = case(planted)
             times[f"{name}.{word}"] = timed(step)
@@ -240,4 +360,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
