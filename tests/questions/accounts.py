@@ -12,6 +12,7 @@ from tests.sim.collective.clusters import described
 from syncline.errors import BelowBoundError, SynclineError
 from syncline.fabric import build
 from syncline.fabric.spec import ClusterSpec
+from syncline.planning.sensitivity import NETWORK
 from syncline.questions.plan import plan
 from syncline.questions.preview import preview
 from syncline.questions.step import StepPrediction, step
@@ -103,20 +104,17 @@ def asked_step(draw: random.Random, seed: int) -> list[str]:
 
 
 def asked_plan(draw: random.Random, seed: int) -> list[str]:
-    """Return what is wrong with one plan, and with what it says of a free network."""
+    """Return what is wrong with one plan, and with the changes that it weighs against a network without limits."""
     fabric = build(ClusterSpec.model_validate(described(seed)))
     wanted = {"model": draw.choice(("llama3-8b", "gpt3-13b", "mixtral-8x7b")),
                  "batch": {"global": 4 * fabric.num_gpus, "sequence": 4096}}  # fmt: skip
     found = plan(fabric, load_job(wanted), workers=1).report
     best = found.best
     wrong = broken(best.account, best.step_time_s, best.exposed_comm_s)
-    free = best.account.removal(StepCause.NETWORK)
-    if free is not None and found.network_bound is not None:
-        for what, saving in [("this split", free.saves_s / best.step_time_s), *(
-            (action.name, action.saving) for action in found.actions
-            if action.name in ("faster-network", "more-nics", "full-bisection"))]:  # fmt: skip
-            if saving > found.network_bound + WITHIN:
-                wrong.append(f"{what} saves {saving:.2%}, a network without limits {found.network_bound:.2%}")
+    for action in found.actions:
+        bound = found.network_bound if action.name in NETWORK else None
+        if bound is not None and action.saving > bound + EXACT:
+            wrong.append(f"{action.name} saves {action.saving:.2%}, networks between hosts without limits {bound:.2%}")
     return wrong
 
 

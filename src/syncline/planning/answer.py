@@ -196,7 +196,7 @@ class PlanReport:
     worthwhile: tuple[str, ...]
     """Names of actions, most money after price and risk first."""
     network_bound: float | None
-    """Part of the time that a network without limits would save."""
+    """Part of the time that a network between hosts without limits would save, split anew."""
     assumed_of_cluster: tuple[str, ...]
     faults: str
     run: RunReport | None

@@ -135,7 +135,7 @@ class BestPlan:
     """How likely the fullest GPU's memory suffices."""
     parallel: Split
     account: Account
-    """Where the step goes, and what a network without limits would save with this split."""
+    """Where the step goes, and what networks without limits, in hosts and between them, would save with this split."""
     exposed_comm_s: float
     cost_per_token_usd: float | None
     gpus_used: int

@@ -132,7 +132,7 @@ class StepPrediction(Answer):
     memory_bytes: MemoryUse
     parallel: UsedSplit
     account: Account
-    """Where the step goes, and what a network without limits would save."""
+    """Where the step goes, and what networks without limits, in hosts and between them, would save."""
     exposed_comm_s: float
     parts_s: dict[str, float]
     """Where the time goes, without remainder; `execution` is what an executed step adds to closed forms, or spares."""
