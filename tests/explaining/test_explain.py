@@ -270,7 +270,7 @@ def test_what_a_trace_measures_is_a_profile_that_step_reads(tmp_path: Path, writ
 
     shipped = predicted_s()
     paths = ranks(tmp_path, written, [400, 400, 400, 900], ends=1000)
-    whole = written()
+    whole = written(0, 512)
     whole.step(1, 0, shipped * 1.2e6)
     whole.host("cpu_op", "aten::mm", 0, 20)
     whole.kernel("gemm", 10, 20, shipped * 1.2e6 - 20)
@@ -281,6 +281,9 @@ def test_what_a_trace_measures_is_a_profile_that_step_reads(tmp_path: Path, writ
     save_profile(found.profile, tmp_path / "profile.yaml")
     again_s = predicted_s(profile=tmp_path / "profile.yaml", level="analytic")
     assert again_s == pytest.approx(1.2 * shipped, rel=0.03)
+
+    with pytest.raises(UsageError, match=r"of 4 ranks, the job of 512 H100"):
+        measured(paths, "llama3-70b")
 
     # Four ranks tell the transfer (100 us) from the wait; one rank's trace measures no collective.
     several = measured(paths)

@@ -68,10 +68,11 @@ def predicted_account(paths: Sequence[str | Path]) -> Account | None:
         return None
     try:
         data = from_json(Path(paths[0]).read_bytes())
-        found = data.get("account") if isinstance(data, dict) else None
+        holders = [one for one in (data, *data.values()) if isinstance(one, dict) and "account" in one]
+        found = holders[0]["account"] if holders else None  # of a plan, its best one's
         plain = {key: value for key, value in found.items() if key != "causes_s"} if isinstance(found, dict) else found
         return TypeAdapter(Account).validate_python(plain)
-    except (ValueError, ValidationError):
+    except (ValueError, AttributeError, ValidationError):
         return None
 
 

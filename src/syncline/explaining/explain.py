@@ -124,7 +124,7 @@ def numbered(recordings: Sequence[Recording]) -> tuple[Recording, ...]:
 
 def _shown(every: Sequence[StepAttribution]) -> int:
     """Return the rank to show: of the slowest ones (within 2 %) the one that waits least for others."""
-    medians = np.array([float(np.median(one.windows.length_s)) for one in every])
+    medians = np.array([one.windows.median_s for one in every])
     near = np.flatnonzero(medians >= 0.98 * medians.max())
     waits = [every[place].total.share(StepCause.LATE) for place in near.tolist()]
     return int(near[int(np.argmin(waits))])
@@ -134,7 +134,7 @@ def _rank_steps(mine: StepAttribution, matches: Matches) -> RankSteps:
     windows, total = mine.windows, mine.total
     late = matches.late_s.get(mine.recording.rank, 0.0) / len(windows) if matches.matched else None
     return RankSteps(
-        mine.recording.rank, mine.recording.where, len(windows), float(np.median(windows.length_s)),
+        mine.recording.rank, mine.recording.where, len(windows), windows.median_s,
         float(windows.length_s.max()), windows.names[windows.worst],
         {cause: seconds / max(total.step_s, 1e-12) for cause, seconds in total.causes_s.items()}, late,
     )  # fmt: skip
@@ -144,7 +144,7 @@ def _late(every: Sequence[StepAttribution], matches: Matches) -> tuple[LateArriv
     if not matches.matched:
         return ()
     steps = len(every[0].windows)
-    median_s = float(np.median([np.median(one.windows.length_s) for one in every]))
+    median_s = float(np.median([one.windows.median_s for one in every]))
     found = []
     for mine in every:
         waited = matches.late_s.get(mine.recording.rank, 0.0) / steps
@@ -175,7 +175,7 @@ def _longer(mine: StepAttribution, every: Sequence[StepAttribution]) -> tuple[st
 def _in_a_step(mine: StepAttribution) -> tuple[Stall, ...]:
     steps = len(mine.windows)
     rows = [Stall(one.what, one.where, one.times, one.seconds / steps) for one in mine.stalls]
-    return tuple(one for one in rows if one.seconds > 0.002 * float(np.median(mine.windows.length_s)))
+    return tuple(one for one in rows if one.seconds > 0.002 * mine.windows.median_s)
 
 
 def _lacks(ordered: Sequence[Recording], no_replay: bool) -> tuple[str, ...]:

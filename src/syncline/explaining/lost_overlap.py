@@ -50,7 +50,7 @@ def lost_overlap(mine: StepAttribution) -> tuple[LostOverlap, ...]:
             "kernels run slower beside collectives, which take multiprocessors and memory bandwidth", slowed,
             "fewer channels (NCCL_MAX_CTAS), copy engines or SHARP for what overlaps",
         ))  # fmt: skip
-    least = LEAST_SHARE * float(np.median(mine.windows.length_s))
+    least = LEAST_SHARE * mine.windows.median_s
     return tuple(sorted((one for one in found if one.seconds >= least), key=lambda one: -one.seconds))
 
 

@@ -36,6 +36,11 @@ class StepWindows:
         return int(np.argsort(self.length_s, kind="stable")[(len(self) - 1) // 2])
 
     @property
+    def median_s(self) -> float:
+        """How long that step took."""
+        return float(self.length_s[self.median])
+
+    @property
     def worst(self) -> int:
         """The longest step."""
         return int(self.length_s.argmax())

@@ -105,7 +105,7 @@ def explain(
     ] = None,
     against: Annotated[
         Sequence[str | Path],
-        Parameter("What to compare with: traces, a folder, or the JSON of step, preview or explain.",
+        Parameter("What to compare with: traces, a folder, or the JSON of step, plan, preview or explain.",
                   metavar="TRACE", kind=list[str]),
     ] = (),
     level: Annotated[
@@ -161,6 +161,12 @@ def _calibrated(found: Explanation, fabric: Fabric, job: JobSource | None) -> Ex
         return replace(found, profile=profile if profile.collectives else None)
     described = job_of(job)
     shipped = shipped_step(fabric, described)
+    if found.device == "CPU" or found.world not in (0, shipped.num_gpus):
+        traced = "a CPU" if found.device == "CPU" else f"{found.world} ranks"
+        raise UsageError(
+            f"the trace is of {traced}, the job of {shipped.num_gpus} {price_gpu(fabric)} of {fabric.name}.",
+            hint="Give the job that was traced, with its `gpus`, and the cluster that it ran on.",
+        )
     seen = observed(found.attributions[found.shown], pipelined=shipped.job.parallel.pp > 1)
     fitted = fitted_step(fabric, described, shipped, seen, source, profile)
     return replace(

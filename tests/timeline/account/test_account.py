@@ -47,3 +47,22 @@ def test_every_moment_has_one_layer(layers: list[list[tuple[int, int]]]) -> None
         first = inside.index(True) if any(inside) else None
         assert [place for place, hit in enumerate(alone) if hit] == ([] if first is None else [first])
         assert (overlap(rest, at, until)[0] > 0.5) == (first is None)
+
+
+def test_what_two_sources_cut_differently_is_one_line() -> None:
+    kernels, network, host = StepCause.KERNELS, StepCause.NETWORK, StepCause.HOST
+    before = {(kernels, "layers"): 7.0, (kernels, "optimizer"): 1.0, (network, "gradients"): 2.0}
+    after = {
+        (kernels, "products"): 5.0,
+        (kernels, "memory"): 3.0,
+        (kernels, "optimizer"): 2.0,
+        (host, "launching"): 2.0,
+    }
+    predicted, measured = account_of("predicted", 10.0, before), account_of("measured", 12.0, after)
+    lines = {(row.cause, row.what): (row.before_s, row.after_s) for row in subtract(predicted, measured).lines}
+    assert lines == {
+        (StepCause.KERNELS, "all else"): (7.0, 8.0), (StepCause.KERNELS, "optimizer"): (1.0, 2.0),
+        (StepCause.NETWORK, "gradients"): (2.0, 0.0), (StepCause.HOST, "launching"): (0.0, 2.0),
+    }  # fmt: skip
+    again = subtract(measured, account_of("measured", 4.0, {(StepCause.KERNELS, "attention"): 4.0}))
+    assert "all else" not in {row.what for row in again.lines}

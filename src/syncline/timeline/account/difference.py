@@ -41,9 +41,20 @@ class AccountDifference:
 
 
 def subtract(before: Account, after: Account) -> AccountDifference:
-    """Return what changed from one step to another; a line that only one of them has took no time in the other."""
+    """Return what changed from one step to another; a line that only one of them has took no time in the other.
+
+    Where two sources cut a cause differently (a prediction its layers, a trace its kernels), what neither has of the
+    other is one line.
+    """
     old = {(line.cause, line.what): line.seconds for line in before.lines}
     new = {(line.cause, line.what): line.seconds for line in after.lines}
+    if before.source != after.source:
+        for cause in StepCause:
+            apart = [[key for key in one if key[0] is cause and key not in other]
+                     for one, other in ((old, new), (new, old))]  # fmt: skip
+            if all(apart):
+                for one, keys in zip((old, new), apart, strict=True):
+                    one[cause, "all else"] = sum(one.pop(key) for key in keys)
     keys = list(dict.fromkeys([*old, *new]))
     lines = [LineDifference(cause, what, old.get((cause, what), 0.0), new.get((cause, what), 0.0))
              for cause, what in keys]  # fmt: skip
