@@ -276,7 +276,7 @@ def collective_rows(frame: Frame) -> list[tuple[Any, ...]]:
     """Return the collectives with their prediction beside them."""
     rows: list[tuple[Any, ...]] = []
     for c in frame.job.collectives[:20]:
-        gap = c.transfer_s / c.predicted_s - 1 if c.predicted_s else None
+        gap = c.recent_s / c.predicted_s - 1 if c.predicted_s else None
         style = "bold red" if gap is not None and gap > 0.25 else ""
         planned = "-" if c.predicted_s is None else show_time(c.predicted_s)
         rows.append(

@@ -284,9 +284,11 @@ def test_losses_that_have_stopped_are_over_and_new_ones_count_at_once() -> None:
     assert finding.severity is Severity.WARNING  # all at one moment: a queue may have overflowed once
 
 
-@pytest.mark.parametrize(("is_crowded", "severity"), [(False, Severity.CRITICAL), (True, Severity.WARNING)])
-def test_what_is_lost_on_a_crowded_host_is_a_warning(is_crowded: bool, severity: Severity) -> None:
-    now = load(LINKS, use=IDLE, drops_per_s=[40.0, 0.0])
+@pytest.mark.parametrize(("is_crowded", "use", "severity"), [
+    (False, 0.5, Severity.CRITICAL), (True, 0.5, Severity.WARNING), (True, IDLE, Severity.CRITICAL),
+])  # fmt: skip
+def test_a_little_that_is_lost_on_a_crowded_host_is_a_warning(is_crowded: bool, use: float, severity: Severity) -> None:
+    now = load(LINKS, use=use, drops_per_s=[40.0, 0.0])
     context = _context(now, before=now, past=_past(drops=2.0))
     context.is_crowded = is_crowded
     assert LinkLoss().look(context).bad[FIRST]().severity is severity

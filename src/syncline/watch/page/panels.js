@@ -87,7 +87,7 @@ function drawCollectives() {
   if (!S.collective || !rows.some(c => c.key === S.collective)) S.collective = rows[0].key;
   const focus = document.activeElement, held = $("collectives").contains(focus) ? focus.dataset.coll : undefined;
   fill("collectives", el("table", {}, el("thead", {}, el("tr", {}, ["collective", "p50", "p99", "predicted", "gap"].map(t => el("th", {scope: "col"}, t)))), el("tbody", {}, rows.slice(0, 16).map(c => {
-    const gap = c.predicted_s ? c.transfer_s / c.predicted_s - 1 : NaN;
+    const gap = c.predicted_s ? c.recent_s / c.predicted_s - 1 : NaN;
     return el("tr", {"data-coll": c.key, "aria-selected": c.key === S.collective}, el("td", {}, el("button", {type: "button", "data-coll": c.key}, c.key)), el("td", {}, time(c.p50_s)), el("td", {}, time(c.p99_s)), el("td", {title: c.is_told === false ? "of another size, in proportion" : ""}, c.predicted_s ? (c.is_told === false ? "≈ " : "") + time(c.predicted_s) : "not predicted"), el("td", {class: gap > .25 ? "slow" : gap <= .25 ? "fine" : ""}, difference(gap))); }))));
   if (held !== undefined) { const again = [...$("collectives").querySelectorAll("button")].find(b => b.dataset.coll === held); if (again) again.focus(); }
 }
@@ -97,7 +97,7 @@ function drawGap() {
   if (!x.source) { $("panel-gap").hidden = true; document.querySelector("main").classList.remove("with-gap"); return; }
   $("gap-source").textContent = x.source; let step = NaN;
   if (steps.length && x.step_s) { step = middle(steps.map(s => s.step_s)); rows.push(["step", step, x.step_s, 1]); const e = middle(steps.map(s => s.exposed_s)), late = middle(steps.map(s => s.late_s || 0)); if (x.exposed_s !== null && x.exposed_s !== undefined) rows.push(["exposed network", Math.max(0, e - late), x.exposed_s, 1]); if (late > .02 * step) rows.push(["waiting for the last rank", late, 0, 1]); if (x.step_s && x.exposed_s !== null) rows.push(["computing and the rest", step - e, x.step_s - x.exposed_s, 1]); }
-  const colls = job.collectives.filter(c => c.predicted_s).map(c => [c.key, c.transfer_s, c.predicted_s, c.num]); colls.sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2])); rows.push(...colls.slice(0, 5));
+  const colls = job.collectives.filter(c => c.predicted_s).map(c => [c.key, c.recent_s, c.predicted_s, c.num]); colls.sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2])); rows.push(...colls.slice(0, 5));
   const apart = i => Math.abs(S.mean[i] - S.planned[i]) / (S.capacity[i] > 0 ? S.capacity[i] : S.planned[i] || 1);
   const late = [...S.planned.keys()].filter(i => S.planned[i] >= 0 && S.mean[i] >= 0).sort((a, b) => apart(b) - apart(a)).slice(0, 3).map(i => [S.layout.names[i], S.mean[i], S.planned[i]]);
   const lost = step > x.step_s ? 1 - x.step_s / step : 0, worst = rows.filter(r => r[0] !== "step").sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2]))[0];

@@ -206,7 +206,7 @@ class LinkLoss(WatchRule):
     Counted one by one: at a share p of n packets a second the second loss comes after 2/(n p) seconds on average. One
     packet alone says nothing about a link, nor do a few of the millions that a fast one carries. A queue that overflows
     once drops several at one moment, which is a warning; a bad link drops at any moment. On a crowded host packets are
-    lost because nobody fetches them, which is a warning too.
+    lost because nobody fetches them, which is a warning too, unless it is more than any host may lose.
     """
 
     id = "link.loss"
@@ -240,7 +240,8 @@ class LinkLoss(WatchRule):
             backlog = f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes"
             seen = f"{count[i]:.0f} packets in {t.loss_over_s:.0f} s"
             found = self.finding(context, table.names[i], observed, expected, seen, backlog)
-            is_sure = moments[i] > 1 and not context.is_crowded
+            is_much = count[i] > t.retransmitted_share * carried[i]
+            is_sure = moments[i] > 1 and (is_much or not context.is_crowded)
             return found if is_sure else replace(found, severity=Severity.WARNING)
 
         return verdict(context, lost & beyond, (now > 0) & (drops > 0.5 * limit), tell)
