@@ -18,8 +18,7 @@ from syncline.watch.sources.gpu import GpuSource
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import SourceTree
-from syncline.watch.sources.tcp import LostSegments, TcpSource
-from syncline.watch.sources.tcp_paths import TcpPathSource
+from syncline.watch.sources.tcp import LostSegments, TcpPathSource, TcpSource
 
 LINUX = pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="netlink is Linux's")
 

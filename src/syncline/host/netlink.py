@@ -33,6 +33,7 @@ RTMGRP_LINK = 1
 IFLA_IFNAME, IFLA_MTU, IFLA_OPERSTATE, IFLA_CARRIER = 3, 4, 16, 33
 IFLA_EXT_MASK, SKIP_STATS = 29, 1 << 3
 TCA_KIND, TCA_STATS2, TCA_STATS_QUEUE = 1, 7, 3
+TC_H_ROOT = 0xFFFFFFFF
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 INET_DIAG_INFO = 2
 TCP_ESTABLISHED = 1
@@ -125,14 +126,16 @@ class Netlink:
         return {index: (row[2], row[3]) for index, row in self.statistics().items()}
 
     def queues(self, kinds: Collection[bytes] = ()) -> dict[int, Queue]:
-        """Return backlog and drops by interface; of stacked disciplines the largest, since outer ones count inner.
+        """Return backlog and drops by interface, as its outermost discipline counts them.
 
-        With `kinds` (b"tbf") only those of disciplines of these kinds.
+        With `kinds` (b"tbf") those of disciplines of these kinds, of stacked ones the largest.
         """
         request = _HEADER.pack(36, RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(20)
         found: dict[int, Queue] = {}
         for start, end in self._dump(request, RTM_NEWQDISC):
-            ifindex = _QDISC_MSG.unpack_from(self._buffer, start)[3]
+            _, _, _, ifindex, _, parent, _ = _QDISC_MSG.unpack_from(self._buffer, start)
+            if not kinds and parent != TC_H_ROOT:
+                continue  # a card of 64 queues has a discipline for each
             counted = not kinds
             for kind, at, until in self._attributes(start + _QDISC_MSG.size, end):
                 if kind == TCA_KIND and kinds:

@@ -35,7 +35,7 @@ from syncline.watch.serve.hub import Hub
 from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import CounterSource
-from syncline.watch.sources.tcp_paths import TcpPathSource
+from syncline.watch.sources.tcp import TcpPathSource
 from syncline.watch.spans.event import AHEAD_S, Event, SpanEvent, SpanSource
 
 TICK_S = 0.25

@@ -97,14 +97,13 @@ class BurstFinder:
         for columns, _, rate in self._windows(here, window_s(self._reached, LARGEST_BYTES), ~still):
             reach[columns] = rate.max(axis=0, initial=0.0)
         self._reached = np.maximum(FORGET * self._reached, reach)
-        found = {
-            place: Peaks(top, 0.0, self._end(place), top) for place, top in zip(places, reach.tolist(), strict=True)
-        }
+        found = {place: Peaks(top, 0.0, (), top) for place, top in zip(places, reach.tolist(), strict=True)}
+        moves = ~still | [place in self._open for place in places]
         step = np.diff(self._time_s[here[0] - 1 :])
-        for columns, before, rate in self._windows(here, window_s(capacity, FRAME_BYTES), ~still & (capacity > 0)):
+        for columns, before, rate in self._windows(here, window_s(capacity, FRAME_BYTES), moves & (capacity > 0)):
             high, low = rate >= BURST_SHARE * capacity[columns], rate < BURST_END_SHARE * capacity[columns]
             for k, column in enumerate(columns.tolist()):
-                place, share, bursts = places[column], 0.0, found[places[column]].bursts
+                place, share, bursts = places[column], 0.0, ()
                 if high[:, k].any() or place in self._open:
                     held = _held(high[:, k], low[:, k], place in self._open)
                     bursts = self._runs(place, here, before, held, self._counters[:, column])
@@ -136,15 +135,6 @@ class BurstFinder:
         moved[moved > 2.0**62] = 0.0
         # A look that came late sees a longer window, never a shorter one: short ones would only show quantisation.
         return np.where(span >= 0.5 * width, moved / np.maximum(span, 1e-9), 0.0)
-
-    def _end(self, place: tuple[str, str]) -> tuple[Burst, ...]:
-        """Return the burst of a link on which nothing moves any more."""
-        column = 2 * self._devices.index(place[0]) + (place[1] == "tx")
-        if place not in self._open or self._counters[0, column] != self._counters[-1, column]:
-            return ()
-        start_s, start_bytes = self._open.pop(place)
-        moved = max(0.0, float(self._counters[0, column]) - start_bytes)
-        return (Burst(start_s, float(self._time_s[0]), moved),)
 
     def _runs(
         self,

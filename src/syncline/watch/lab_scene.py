@@ -25,7 +25,7 @@ from syncline.watch.links import KnownLink
 from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import SourceTree
-from syncline.watch.sources.tcp_paths import TcpPathSource
+from syncline.watch.sources.tcp import TcpPathSource
 from syncline.watch.spans.event import SpanSource
 
 PORTS = r"(eth|p)\d+"

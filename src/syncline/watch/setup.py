@@ -25,8 +25,7 @@ from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import CounterSource, SourceTree
-from syncline.watch.sources.tcp import TcpSource
-from syncline.watch.sources.tcp_paths import TcpPathSource
+from syncline.watch.sources.tcp import TcpPathSource, TcpSource
 from syncline.watch.spans.event import SpanSource
 from syncline.watch.spans.flight_recorder import FlightRecorderSpans
 from syncline.watch.spans.nccl_inspector import InspectorSpans

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from abc import abstractmethod
 from dataclasses import replace
 
 import numpy as np
@@ -55,62 +56,67 @@ class LinkDown(WatchRule):
         return verdict(context, bad, np.zeros(len(table), bool), tell)
 
 
-class LinkAverage(WatchRule):
+class FullLink(WatchRule):
+    """A link that is too full, by a measure of its own."""
+
+    action = Action.CONFIGURE
+    raise_after_s = 5.0
+    clear_after_s = 10.0
+
+    @abstractmethod
+    def levels(self, context: Context, use: Floats, planned: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return what is measured, above what it is bad, and above what it is not good again."""
+
+    @abstractmethod
+    def words(self, context: Context, level: float, limit: float) -> tuple[str, str]:
+        """Return what is observed and expected in words."""
+
+    def look(self, context: Context) -> RuleVerdict:
+        table, over_s = context.frame.table, context.thresholds.average_over_s
+        if context.seen_s() < LONG_S:
+            return NONE
+        use, planned = context.mean("rate_Bps", over_s) / table.capacity_Bps, planned_use(context)
+        level, limit, low = self.levels(context, use, planned)
+
+        def tell(i: int) -> Finding:
+            observed, expected = self.words(context, float(level[i]), float(limit[i]))
+            mean = f"mean of {over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}"
+            beside = idle_beside(table, np.nan_to_num(use), i)
+            return self.finding(context, table.names[i], observed, expected, mean, *beside)
+
+        return verdict(context, (level > limit) & ~full_as_planned(context, planned), level > low, tell)
+
+
+class LinkAverage(FullLink):
     """A link whose average leaves no room: above 80 %, or above what the plan expects of it."""
 
     id = "link.average"
-    action = Action.CONFIGURE
     meaning = "No room is left for a neighbour, a retry or an uneven moment; queues grow from here."
     fix = "Spread the traffic (rails, adaptive routing), shrink it (compression), or widen the link."
-    raise_after_s = 5.0
-    clear_after_s = 10.0
 
-    def look(self, context: Context) -> RuleVerdict:
-        table, t = context.frame.table, context.thresholds
-        if context.seen_s() < LONG_S:
-            return NONE
-        use = context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps
-        planned = planned_use(context)
+    def levels(self, context: Context, use: Floats, planned: Floats) -> tuple[Floats, Floats, Floats]:
+        t = context.thresholds
         high = np.maximum(t.average_high, 1.1 * planned)
-        low = high - (t.average_high - t.average_clear)
+        return use, high, high - (t.average_high - t.average_clear)
 
-        def tell(i: int) -> Finding:
-            mean = f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}"
-            target = f"{t.average_target:.0%} to {high[i]:.0%}"
-            beside = idle_beside(table, np.nan_to_num(use), i)
-            return self.finding(context, table.names[i], f"{use[i]:.0%} on average", target, mean, *beside)
-
-        return verdict(context, (use > high) & ~full_as_planned(context, planned), use > low, tell)
+    def words(self, context: Context, level: float, limit: float) -> tuple[str, str]:
+        return f"{level:.0%} on average", f"{context.thresholds.average_target:.0%} to {limit:.0%}"
 
 
-class LinkPeak(WatchRule):
+class LinkPeak(FullLink):
     """A link at its ceiling for more than half of the time."""
 
     id = "link.peak"
-    action = Action.CONFIGURE
     meaning = "The link is the bottleneck for most of the step."
     fix = "See which collectives use it; shrink them, or spread them: more connections, adaptive routing."
-    raise_after_s = 5.0
-    clear_after_s = 10.0
 
-    def look(self, context: Context) -> RuleVerdict:
-        table, t = context.frame.table, context.thresholds
-        if context.seen_s() < LONG_S:
-            return NONE
-        share = context.mean("saturated", t.average_over_s)
+    def levels(self, context: Context, use: Floats, planned: Floats) -> tuple[Floats, Floats, Floats]:
         # A link that the plan keeps busy for most of the step is at its ceiling for as long, and should be.
-        planned = planned_use(context)
-        limit = np.maximum(t.peak_share_of_time, 1.25 * planned)
-        use = np.nan_to_num(context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps)
+        limit = np.maximum(context.thresholds.peak_share_of_time, 1.25 * planned)
+        return context.mean("saturated", context.thresholds.average_over_s), limit, 0.9 * limit
 
-        def tell(i: int) -> Finding:
-            observed = f"{share[i]:.0%} of the time above {t.peak_high:.0%}"
-            expected = f"under {limit[i]:.0%} of the time"
-            windows = f"short-window rates of {t.average_over_s:.0f} s"
-            return self.finding(context, table.names[i], observed, expected, windows, *idle_beside(table, use, i))
-
-        excused = full_as_planned(context, planned)
-        return verdict(context, (share > limit) & ~excused, share > 0.9 * limit, tell)
+    def words(self, context: Context, level: float, limit: float) -> tuple[str, str]:
+        return f"{level:.0%} of the time above {context.thresholds.peak_high:.0%}", f"under {limit:.0%} of the time"
 
 
 def full_as_planned(context: Context, planned: Floats) -> Mask:
