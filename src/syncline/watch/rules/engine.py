@@ -105,7 +105,7 @@ class RuleEngine:
             self._table = frame.table
             self._rail_of = dict(zip(frame.table.names, frame.table.rail.tolist(), strict=True))
         self._tcp.append((frame.mono_s, frame.interval_s, *tcp))
-        while self._tcp[0][0] <= frame.mono_s - self._thresholds.loss_over_s:
+        while len(self._tcp) > 1 and self._tcp[0][0] <= frame.mono_s - self._thresholds.loss_over_s:
             self._tcp.popleft()
         if self._recent and frame.interval_s > max(ASLEEP_S, ASLEEP * self._recent[-1].interval_s):
             self._awake_s = frame.mono_s
