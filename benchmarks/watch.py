@@ -153,7 +153,7 @@ def fleet(num_agents: int = 64, links_each: int = 157, seconds: float = 10.0) ->
     from syncline.watch.feed import Feed
     from syncline.watch.fleet.door import ForeignFrame
     from syncline.watch.fleet.fleet import Fleet
-    from syncline.watch.fleet.host_frame import HostFrame
+    from syncline.watch.fleet.presence import HostFrame
     from syncline.watch.foreign import admit
     from syncline.watch.serve.access import Access
     from syncline.watch.serve.server import Server, make_app

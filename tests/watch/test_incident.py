@@ -10,7 +10,7 @@ import pytest
 from syncline.finding import Severity
 from syncline.watch.fleet.fleet import _plausible as plausible
 from syncline.watch.fleet.fleet import told_apart
-from syncline.watch.fleet.host_frame import HostFrame
+from syncline.watch.fleet.presence import HostFrame
 from syncline.watch.incident import ECHO_S, SAME_S, Incident, IncidentBook, hung
 from syncline.watch.links import LinkLoad, LinkTable
 

@@ -19,7 +19,7 @@ from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, sav
 from syncline.timeline import load as load_timeline
 from syncline.watch.feed import Feed
 from syncline.watch.fleet.fleet import Fleet
-from syncline.watch.fleet.host_frame import HostFrame
+from syncline.watch.fleet.presence import HostFrame
 from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.frame import Frame
 from syncline.watch.incident import Incident

@@ -56,8 +56,6 @@ class AgentOptions:
     links: LinkMap = field(default_factory=LinkMap)
     prediction: Prediction = field(default_factory=Prediction)
     thresholds: Thresholds = field(default_factory=Thresholds)
-    num_gpus: int | None = None
-    usd_per_gpu_hour: float | None = None
 
 
 @dataclass
@@ -94,9 +92,6 @@ class Agent:
         self.job = JobView(options.prediction)
         rules = RULES if kernel is None else (KernelLog(kernel.lines), *RULES)
         self.engine = RuleEngine(options.thresholds, options.prediction, rules)
-        if options.num_gpus or options.usd_per_gpu_hour:
-            known = self.engine.money
-            self.engine.money = (options.num_gpus or known[0], options.usd_per_gpu_hour or known[1])
         self._reading: dict[Key, float] = {}
         self.bursts_total: dict[str, int] = {}
         self._interfaces = list(interfaces)
@@ -298,9 +293,8 @@ class Agent:
         }
         if self._crowded:
             health["crowded"] = self._crowded
-        num_gpus, usd_per_gpu_hour = self.engine.money
-        if num_gpus is not None and usd_per_gpu_hour is not None:
-            health["usd_per_day"] = 24 * num_gpus * usd_per_gpu_hour
+        if self.options.prediction.usd_per_day is not None:
+            health["usd_per_day"] = self.options.prediction.usd_per_day
         if self._sampler is not None:
             health["sampled"] = list(self._sampler.devices)
             health["sampler"] = f"every {1e3 * self._sampler.period_s:g} ms"

@@ -103,7 +103,8 @@ class BurstFinder:
         for columns, before, rate in self._windows(here, window_s(capacity, FRAME_BYTES), moves & (capacity > 0)):
             high, low = rate >= BURST_SHARE * capacity[columns], rate < BURST_END_SHARE * capacity[columns]
             for k, column in enumerate(columns.tolist()):
-                place, share, bursts = places[column], 0.0, ()
+                place, share = places[column], 0.0
+                bursts: tuple[Burst, ...] = ()
                 if high[:, k].any() or place in self._open:
                     held = _held(high[:, k], low[:, k], place in self._open)
                     bursts = self._runs(place, here, before, held, self._counters[:, column])

@@ -48,6 +48,12 @@ class Prediction:
         return {"source": self.source, "step_s": self.step_s, "exposed_s": self.exposed_s}
 
     @property
+    def usd_per_day(self) -> float | None:
+        """What the job costs; None where the number or the price of its GPUs is unknown."""
+        known = self.num_gpus is not None and self.usd_per_gpu_hour is not None
+        return 24 * (self.num_gpus or 0) * (self.usd_per_gpu_hour or 0.0) if known else None
+
+    @property
     def account(self) -> Account | None:
         """The predicted step's account; None where its time or its exposed communication is not known."""
         if not self.step_s or self.exposed_s is None:

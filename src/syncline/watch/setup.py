@@ -124,8 +124,9 @@ def _check(config: WatchConfig) -> None:
 def _options(config: WatchConfig, links: LinkMap) -> AgentOptions:
     prediction = _expected(config.expect) if config.expect else Prediction()
     thresholds = read_thresholds(config.rules) if config.rules else Thresholds()
-    money = (config.num_gpus, config.usd_per_gpu_hour)
-    return AgentOptions(config.host, config.tick_s, links, prediction, thresholds, *money)
+    num_gpus, usd = config.num_gpus or prediction.num_gpus, config.usd_per_gpu_hour or prediction.usd_per_gpu_hour
+    prediction = replace(prediction, num_gpus=num_gpus, usd_per_gpu_hour=usd)
+    return AgentOptions(config.host, config.tick_s, links, prediction, thresholds)
 
 
 def _expected(path: str) -> Prediction:

@@ -12,8 +12,7 @@ from tests.watch.scenes import frame, load, table
 
 from syncline.finding import Severity
 from syncline.watch.fleet.fleet import Fleet
-from syncline.watch.fleet.host_frame import HostFrame
-from syncline.watch.fleet.presence import LEARNING_S, STALE_S, Presence
+from syncline.watch.fleet.presence import LEARNING_S, STALE_S, HostFrame, Presence
 from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.incident import Incident
 from syncline.watch.links import LinkTable

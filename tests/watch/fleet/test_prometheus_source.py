@@ -18,7 +18,7 @@ from syncline.fabric import load
 from syncline.watch.fleet import prometheus_source
 from syncline.watch.fleet.exporters import EXPORTER_SERIES, ExporterTable
 from syncline.watch.fleet.fleet import Fleet
-from syncline.watch.fleet.host_frame import HostFrame
+from syncline.watch.fleet.presence import HostFrame
 from syncline.watch.fleet.prometheus_source import AGENT_SERIES, NEWEST, SCRAPED, SERIES, PrometheusReader, Sample
 from syncline.watch.frame import Frame
 

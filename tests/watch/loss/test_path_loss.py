@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.watch.loss.path_loss import culprits, evident
+from syncline.watch.loss.lost_packets import culprits, evident
 
 OWNER = {f"10.0.0.{i}": f"h{i}/eth0" for i in range(8)}
 RING = {(f"h{i}/eth0", f"10.0.0.{(i + 1) % 8}"): 0.0 for i in range(8)}

@@ -19,7 +19,7 @@ from syncline.errors import WatchError
 from syncline.fabric import Fabric
 from syncline.finding import Severity
 from syncline.watch.counter import CounterBank, Growth
-from syncline.watch.fleet.host_frame import HostFrame
+from syncline.watch.fleet.presence import HostFrame
 from syncline.watch.frame import Frame
 from syncline.watch.incident import Incident
 from syncline.watch.link_map import LinkMap, map_of_fabric

@@ -17,8 +17,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from syncline.watch.fleet.host_frame import HostFrame
-from syncline.watch.fleet.presence import Presence, silent_alerts
+from syncline.watch.fleet.presence import HostFrame, Presence, silent_alerts
 from syncline.watch.frame import Frame, Health
 from syncline.watch.history import History
 from syncline.watch.incident import Incident, IncidentLog, hung

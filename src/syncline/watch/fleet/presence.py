@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from syncline.describe.units import show_time
 from syncline.finding import Action, Finding, Severity
-from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.incident import Incident
+from syncline.watch.job import JobState
+from syncline.watch.links import LinkLoad, LinkTable
 
 STALE_S, QUIET_S, GAPS = 5.0, 1.5, 3.0
 """An agent is silent after three times its longest usual gap, within these bounds: a crowded one often comes late."""
@@ -22,6 +23,37 @@ CLOCK_S = 2.0
 """A clock that is further off than this is reported; times of that host are then shown by the fleet's clock."""
 LEARNING_S = 15.0
 """After so long an agent that restarted knows again what is usual on its host."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostFrame:
+    """A host's newest look. `seq` counts an agent's looks (0: nobody counts), `began_s` says when it began.
+
+    Hosts that only exporters speak for have one look together; their alerts name the host themselves.
+    """
+
+    host: str
+    wall_s: float
+    table: LinkTable
+    load: LinkLoad
+    job: JobState = field(default_factory=JobState)
+    alerts: tuple[Incident, ...] = ()
+    gpus: tuple[dict[str, float | str | None], ...] = ()
+    seq: int = 0
+    began_s: float | None = None
+    num_hosts: int = 1
+    usd_per_day: float | None = None
+    """What the job costs, as this agent was told."""
+    agent: str = ""
+    """Address of the agent that gave the frame: its host's name is only what it says."""
+
+    def is_same_look(self, before: HostFrame | None) -> bool:
+        """Tell whether it is the look that was given before."""
+        return before is not None and self.seq > 0 and (self.seq, self.began_s) == (before.seq, before.began_s)
+
+    def is_later_life(self, before: HostFrame | None) -> bool:
+        """Tell whether the agent has begun anew since."""
+        return before is not None and (self.began_s != before.began_s or self.seq < before.seq)
 
 
 @dataclass

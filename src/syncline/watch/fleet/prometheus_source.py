@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from syncline.fabric import Fabric
 from syncline.watch.fleet.exporters import EXPORTER_SERIES, NOT_A_NIC, ExporterTable
-from syncline.watch.fleet.host_frame import HostFrame
+from syncline.watch.fleet.presence import HostFrame
 from syncline.watch.fleet.web import Web
 from syncline.watch.foreign import Foreign, MAX_RATE_Bps, Text, admit, severity_of
 from syncline.watch.incident import Incident

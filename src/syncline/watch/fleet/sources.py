@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncline.watch.fleet.door import ForeignFrame, ForeignLayout
-from syncline.watch.fleet.host_frame import HostFrame
+from syncline.watch.fleet.presence import HostFrame
 from syncline.watch.fleet.web import Web
 from syncline.watch.foreign import admit
 from syncline.watch.links import LinkTable

@@ -1,7 +1,9 @@
 """Where packets are lost that no interface counts: paths that send again, laid on a link by paths and switches.
 
-Paths that lose together are laid on the end they share. A path that loses alone waits for its switches: one that keeps
-packets names the link by which they came; where none does, they are lost on the path's last cable.
+A connection that sends again tells only that something between its two ends loses. Paths that lose together are laid on
+the end they share: the fewest devices that explain every lossy path, the heaviest first. A path that loses alone waits
+for its switches: one that keeps packets names the link by which they came; where none does, they are lost on the path's
+last cable.
 """
 
 from __future__ import annotations
@@ -12,9 +14,15 @@ from typing import Generic, TypeVar
 
 from syncline.watch.counter import Growth
 from syncline.watch.link_map import LinkMap
-from syncline.watch.loss.path_loss import Path, Place, culprits, evident
 from syncline.watch.loss.switch_loss import SwitchLoss
 from syncline.watch.metric import Key, Reading
+
+LEAST_SHARE = 0.05
+"""A path whose loss is below this share of the worst is noise beside it, not evidence."""
+Path = tuple[str, str]
+"""A device, and the address of a peer."""
+Place = tuple[str, str]
+"""A device, and "tx" or "rx"."""
 
 RESENT = "tcp.path_retransmitted"
 MEMORY_S = 3.0
@@ -142,3 +150,30 @@ def _waits(key: Key, value: float, grown: Mapping[Key, Growth]) -> bool:
         return not value and key.metric == "net.up"
     sent = grown.get(Key("net.tx_bytes", key.device))
     return sent is not None and value > IMPATIENT_S * sent.rate
+
+
+def evident(lossy: Mapping[Path, float]) -> dict[Path, float]:
+    """Return the paths that lose enough beside the worst to count."""
+    top = max(lossy.values(), default=0.0)
+    return {path: loss for path, loss in lossy.items() if loss > LEAST_SHARE * top > 0}
+
+
+def culprits(lossy: Mapping[Path, float], owner: Mapping[str, str]) -> dict[Path, Place]:
+    """Return the place that each lossy path loses at; `owner` has the device of each address."""
+    left = {path: (path[0], owner.get(path[1], ""), loss) for path, loss in evident(lossy).items()}
+    found: dict[Path, Place] = {}
+    while left:
+        blame: dict[str, tuple[int, float]] = {}
+        for src, dst, loss in left.values():
+            for device in (src, dst):
+                count, total = blame.get(device, (0, 0.0))
+                blame[device] = (count + 1, total + loss)
+        blame.pop("", None)
+        senders = {src for src, _, _ in left.values()}
+        # Most paths, then most loss; a sender before a receiver where nothing else decides.
+        worst = max(sorted(blame), key=lambda device: (*blame[device], device in senders))
+        for path, (src, dst, _) in list(left.items()):
+            if worst in (src, dst):
+                found[path] = (worst, "tx" if src == worst else "rx")
+                del left[path]
+    return found

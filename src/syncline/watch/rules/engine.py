@@ -80,7 +80,6 @@ class RuleEngine:
         self._tcp: deque[tuple[float, float, float, float]] = deque()
         self.problems: dict[str, str] = {}
         """Rules that failed at the last look, and how: one of them must not silence the others."""
-        self.money = (self._prediction.num_gpus, self._prediction.usd_per_gpu_hour)
 
     def update(
         self,
@@ -168,7 +167,7 @@ class RuleEngine:
         return Context(
             self._thresholds, self._prediction, frame, self._recent, self._bursts, self._explained,
             self._has_spans, self._past, self._reach, {rule: hold.active() for rule, hold in self._holds.items()}, {},
-            np.array(self._tcp), dict(speed_Bps), *self.money,
+            np.array(self._tcp), dict(speed_Bps),
         )  # fmt: skip
 
     def _remember(

@@ -87,8 +87,6 @@ class Context:
     tcp: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 4)))
     """A row for each of the last looks: when, how long it was, TCP segments sent and lost a second."""
     speed_Bps: dict[str, float] = field(default_factory=dict)
-    num_gpus: int | None = None
-    usd_per_gpu_hour: float | None = None
     is_crowded: bool = False
     """Whether the host has more tasks than cores: then slow steps are no evidence against the network by themselves."""
     awake_s: float = float("-inf")
@@ -152,9 +150,8 @@ class Context:
 
     def usd_per_day(self, lost_share: float) -> float | None:
         """Return what a lost share of the job's time costs in a day; None where the price of a GPU is unknown."""
-        if self.num_gpus is None or self.usd_per_gpu_hour is None:
-            return None
-        return self.num_gpus * self.usd_per_gpu_hour * 24 * max(0.0, min(1.0, lost_share))
+        whole = self.prediction.usd_per_day
+        return None if whole is None else whole * max(0.0, min(1.0, lost_share))
 
     def keeps_plan(self) -> bool:
         """Tell whether there is a plan of the step and the last steps took no longer."""
