@@ -24,9 +24,10 @@ from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, save_profile
 from syncline.timeline import Timeline, save
 from syncline.timeline.account import subtract
+from syncline.timeline.recording.recording import Recording
 from syncline.workload.graph import Workload
 from syncline.workload.trace import read_trace, trace_files
-from syncline.workload.traces.kineto import read_kineto
+from syncline.workload.traces.recorded import recorded_workload
 
 LEVELS = ("analytic", "flow", "packet")
 
@@ -140,10 +141,11 @@ def explain(
     meter = Meter(progress)
     fabric = built(cluster) if cluster is not None else None
     predicted = predicted_account(files) if others else None
-    mine = None if predicted else explain_recordings(read_recordings(files, meter), fabric)
+    recordings = () if predicted else read_recordings(files, meter)
+    mine = explain_recordings(recordings, fabric) if recordings else None
     if not others:
         assert mine is not None
-        if fabric is not None and (workload := _workload(files)) is not None:
+        if fabric is not None and (workload := _workload(files, recordings)) is not None:
             there = on_cluster(workload, fabric, level=level, routing=routing, max_packets=max_packets)
             mine = replace(mine, on_cluster=there)
         return ExplainAnswer(mine if fabric is None else _calibrated(mine, fabric, job))
@@ -175,13 +177,13 @@ def _calibrated(found: Explanation, fabric: Fabric, job: JobSource | None) -> Ex
     )  # fmt: skip
 
 
-def _workload(files: Sequence[str | Path]) -> Workload | None:
+def _workload(files: Sequence[str | Path], recordings: Sequence[Recording]) -> Workload | None:
     """Return the graph of traces that have one: the profiler's and Chakra's."""
     path = Path(files[0])
     tool = tool_of(trace_files(path)[0])
-    if tool not in (PROFILER, GRAPH) or (tool == GRAPH and len(files) > 1):
-        return None
-    return read_kineto(files) if len(files) > 1 else read_trace(path)
+    if tool == PROFILER:
+        return recorded_workload(recordings)
+    return read_trace(path) if tool == GRAPH and len(files) == 1 else None
 
 
 COMMANDS = {"": explain}

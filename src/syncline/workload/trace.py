@@ -10,10 +10,11 @@ from pathlib import Path
 
 from syncline.describe.guide import cite
 from syncline.errors import DescriptionError, FileError
+from syncline.timeline.recording.kineto import read_kineto
 from syncline.workload.graph import FORMAT, Workload, load_workload
 from syncline.workload.traces.chakra import GROUPS_FILE, read_chakra
 from syncline.workload.traces.execution_trace import read_execution
-from syncline.workload.traces.kineto import read_kineto
+from syncline.workload.traces.recorded import recorded_workload
 
 SUFFIXES = (".et", ".json", ".json.gz", ".et.gz")
 
@@ -40,7 +41,9 @@ def read_trace(path: str | Path) -> Workload:
         return load_workload(files[0])
     if is_execution(start):
         return read_execution(files)
-    workload = read_kineto(files) if is_profiler(start) else read_chakra(files)
+    if is_profiler(start):
+        return recorded_workload([read_kineto(file) for file in files])
+    workload = read_chakra(files)
     if not len(workload):
         raise DescriptionError(
             "the trace has no operations.",

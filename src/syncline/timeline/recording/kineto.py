@@ -63,10 +63,10 @@ _AROUND = ("autograd::", "torch::autograd::")
 LEAST_PYTHON_US = 50.0
 """Python functions that return sooner are not kept: they cannot hold a call that costs the step anything."""
 WIDTHS = {
-    "double": 8, "float64": 8, "long": 8, "int64": 8, "float": 4, "float32": 4, "int": 4, "int32": 4, "half": 2,
-    "float16": 2, "bfloat16": 2, "c10::bfloat16": 2, "c10::half": 2, "short": 2, "byte": 1, "char": 1, "uint8": 1,
-    "int8": 1, "bool": 1, "unsigned char": 1, "signed char": 1, "long int": 8, "float8_e4m3fn": 1, "float8_e5m2": 1,
-    "c10::float8_e4m3fn": 1, "c10::float8_e5m2": 1,
+    "double": 8, "float64": 8, "long": 8, "int64": 8, "float": 4, "float32": 4, "fp32": 4, "int": 4, "int32": 4,
+    "half": 2, "float16": 2, "bfloat16": 2, "c10::bfloat16": 2, "c10::half": 2, "short": 2, "byte": 1, "char": 1,
+    "uint8": 1, "int8": 1, "bool": 1, "unsigned char": 1, "signed char": 1, "long int": 8,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "c10::float8_e4m3fn": 1, "c10::float8_e5m2": 1,
 }  # fmt: skip
 GROWING = ("all-gather",)
 """Collectives whose result is larger than what goes in."""
@@ -209,9 +209,11 @@ class _Draft:
                 called = callers.get(self.device.whole["correlation"][row], "")
                 record = {"Collective name": called} if called else {}
             self.device.whole["collective"][row] = self.collective(record, kernel)
+        info = facts.get("distributedInfo")
+        told = info if isinstance(info, dict) else {}
         on_cpu = not len(self.device)
         if on_cpu:
-            self._from_gloo()
+            self._from_gloo(max(_whole(told.get("world_size"), 1), 1))
             self._refuse_what_was_not_recorded(where)
         begin, end = (np.array(self.device.real[name]) / 1e6 for name in ("start", "end"))
         opens, closes = (np.array(self.host.real[name]) / 1e6 for name in ("start", "end"))
@@ -232,8 +234,6 @@ class _Draft:
             _launched(self.device.column("correlation")[order], self.host.column("correlation")[calls], host.calling),
             self.device.column("collective")[order],
         )  # fmt: skip
-        info = facts.get("distributedInfo")
-        told = info if isinstance(info, dict) else {}
         steps = tuple(StepMark(name, a / 1e6 - first, b / 1e6 - first) for name, (a, b) in marks)
         recording = Recording(
             rank=_whole(told.get("rank"), -1), world=_whole(told.get("world_size"), 0), where=where,
@@ -281,7 +281,7 @@ class _Draft:
                 found[number] = calls[at - 1][2]
         return found
 
-    def _from_gloo(self) -> None:
+    def _from_gloo(self, world: int) -> None:
         """Take operators for what a CPU computes, and gloo's threads for what it exchanges."""
         threads = {self.threads[key] for key in self.threads if key[1] in {row[2] for row in self.gloo}}  # type: ignore[index]
         until: dict[int, float] = {}
@@ -298,7 +298,9 @@ class _Draft:
             if not name.startswith(("c10d::", RECORDED)):
                 self._row(rows.whole["name"][row], Doing.COMPUTE, thread, begin, end, -1)
         for begin, end, _, name, args in self.gloo:
-            call = CollectiveCall(operation_of(name), "", 0, _input_bytes(args))
+            operation = operation_of(name)
+            whole = world if operation in GROWING else 1
+            call = CollectiveCall(operation, "", 0, _input_bytes(args) * whole, receives="recv" in name.lower())
             number = self.collectives.setdefault(call, len(self.collectives))
             self._row(self.name(name), Doing.COLLECTIVE, 1000 + len(self.threads), begin, end, number)
 
@@ -351,7 +353,8 @@ def _described(record: Event, kernel: str) -> CollectiveCall:
     group = str(record.get("Process Group Description") or record.get("Process Group Name") or "")
     name = str(record.get("Process Group Name") or "")
     shown = group if group in ("", name) or group == "default_pg" else f"{group}"
-    return CollectiveCall(operation, shown[:60], ranks, size, algorithm_of(kernel), members)
+    receives = "recv" in named.lower()
+    return CollectiveCall(operation, shown[:60], ranks, size, algorithm_of(kernel), members, receives)
 
 
 def _members(text: object) -> tuple[int, ...]:

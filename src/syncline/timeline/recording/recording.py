@@ -88,6 +88,8 @@ class CollectiveCall:
     size_bytes: float = 0.0
     algorithm: str = ""
     members: tuple[int, ...] = ()
+    receives: bool = False
+    """Of a message between two ranks, whether this one receives it."""
 
 
 @dataclass(frozen=True)

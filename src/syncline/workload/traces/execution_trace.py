@@ -18,15 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from syncline.errors import DescriptionError
+from syncline.timeline.recording.kineto import RECORDED, WIDTHS
 from syncline.workload.graph import GraphBuilder, Op, Workload
 from syncline.workload.traces.chakra_file import file_content
 
-#: Bytes of an element, by the names that PyTorch's traces have for it.
-WIDTHS = {
-    "float": 4, "float32": 4, "fp32": 4, "half": 2, "float16": 2, "bfloat16": 2, "c10::bfloat16": 2, "c10::half": 2,
-    "double": 8, "int": 4, "long": 8, "long int": 8, "float8_e4m3fn": 1, "float8_e5m2": 1, "byte": 1, "char": 1,
-    "unsigned char": 1, "signed char": 1, "bool": 1, "int8": 1, "uint8": 1,
-}  # fmt: skip
 #: What calls of torch.distributed are called here; the longest name that a call contains counts.
 WORDS = {
     "allreduce": "all_reduce", "all_reduce": "all_reduce", "allgather": "all_gather", "all_gather": "all_gather",
@@ -36,8 +31,6 @@ WORDS = {
 }  # fmt: skip
 #: Collectives whose whole buffer is what comes out, on a rank that puts in its part.
 GROWING = ("all_gather",)
-#: What PyTorch calls the record of a collective that NCCL carries out.
-RECORDED = "record_param_comms"
 #: Where the two factors of a matrix product are among the arguments.
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
 

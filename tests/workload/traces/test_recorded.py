@@ -12,8 +12,13 @@ import pytest
 from syncline.errors import DescriptionError
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.sim.step.replay import OWN_WORK, replay, unpriced
-from syncline.workload.graph import Op
-from syncline.workload.traces.kineto import read_kineto
+from syncline.timeline.recording import kineto
+from syncline.workload.graph import Op, Workload
+from syncline.workload.traces.recorded import recorded_workload
+
+
+def read_kineto(*paths: Path) -> Workload:
+    return recorded_workload([kineto.read_kineto(path) for path in paths])
 
 
 def kernel(name: str, ts: float, dur: float, stream: int, **args: Any) -> dict[str, Any]:
@@ -59,10 +64,10 @@ def test_it_is_replayed_as_recorded_and_on_another_network(tmp_path: Path) -> No
 
 
 def test_a_trace_without_kernels_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError, match="no device kernels"):
-        read_kineto(write(tmp_path / "t.json.gz", EVENTS[:1]))
-    (tmp_path / "x.json").write_text("[")
-    with pytest.raises(DescriptionError, match="not a profiler trace"):
+    with pytest.raises(DescriptionError, match="no kernels and no operators"):
+        read_kineto(write(tmp_path / "t.json.gz", []))
+    (tmp_path / "x.json").write_text('{"traceEvents": 3}')
+    with pytest.raises(DescriptionError, match="not a whole profiler trace"):
         read_kineto(tmp_path / "x.json")
 
 
@@ -95,7 +100,7 @@ def test_a_collective_of_unknown_size_keeps_its_time(tmp_path: Path) -> None:
     from syncline.fabric import load
 
     path = write(tmp_path / "t.json.gz", [PUBLISHED])
-    workload = read_kineto([path, path])
+    workload = read_kineto(path, path)
     assert workload.names[0].startswith("all_reduce: ncclDevKernel_AllReduce_Sum_f32_RING_LL")
     assert unpriced(workload).all()
     assert replay(workload, load("h100-64-rail")).makespan_s == pytest.approx(1494.773e-6)
