@@ -13,8 +13,9 @@ import time
 from typing import Any
 
 from syncline.designing.choice import space
+from syncline.designing.point import Limits
 from syncline.designing.resilience import remains
-from syncline.designing.search import Designer, Limits
+from syncline.designing.search import Designer
 from syncline.errors import SynclineError
 from syncline.fabric import load
 from syncline.planning.answer import make_plan

@@ -25,7 +25,7 @@ import numpy as np
 
 from syncline.describe.document import Document
 from syncline.describe.files import write_text
-from syncline.designing.search import DesignPoint
+from syncline.designing.point import DesignPoint
 from syncline.errors import PlanError
 from syncline.fabric import load, save
 from syncline.fabric.load import parse_cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ import pytest
 
 from syncline.describe.progress import Meter
 from syncline.describe.units import show_money
-from syncline.designing.choice import FabricChoice, gpu_counts, space
+from syncline.designing.choice import FabricChoice, gpu_counts, grid, space
 from syncline.designing.growth import grow, growths, parts_usd
+from syncline.designing.point import DesignPoint, DesignSearch, Miss
 from syncline.designing.reasons import flips, millions, why_lost
 from syncline.designing.resilience import remains
-from syncline.designing.search import Designer, DesignPoint, DesignSearch, Miss
+from syncline.designing.search import Designer
 from syncline.designing.storage import storage_design
-from syncline.designing.study import study
+from syncline.designing.study import grid_study, study
 from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric, load
 from syncline.fabric.bill import bill
@@ -98,12 +100,12 @@ def test_no_choice_that_was_bounded_away_would_have_won(job: Job, answer: Design
     designer = Designer([(job, 1.0)])
     for choice in list(space(("dgx-h100",), (64,), ("NDR",)))[::5]:
         try:
-            fabric = choice.build()
+            choice.build()
         except SynclineError:
             continue
-        pair = designer._priced(choice, found := designer.run(()))
-        assert pair is not None and found.num_choices == 0
-        designer._look(pair[0], fabric, found)
+        point = designer._priced(choice, found := designer.run(()))
+        assert point is not None and found.num_choices == 0
+        designer._look(point, found)
         whole = found.points[0]
         if whole.after_one >= 0.5:
             assert not any(_better(whole, point) for point in answer.front), whole.choice.label
@@ -142,6 +144,23 @@ def test_every_stage_of_a_design_reports_progress_and_an_interrupt_keeps_the_fro
     monkeypatch.setattr("syncline.designing.study.storage_beside", interrupt)
     cut = study(Designer([(job, 1.0)]), choices, with_storage=True)
     assert not cut.search.complete and cut.front[0].choice == whole.front[0].choice
+
+
+def test_a_plan_that_was_interrupted_is_no_point(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search ends with what it has when it is interrupted, which a design must not take for the best."""
+    choices = list(space(("dgx-h100",), (64,), ("NDR",)))[:6]
+    cut = SimpleNamespace(found=SimpleNamespace(complete=False))
+    monkeypatch.setattr("syncline.designing.search.make_plan", lambda *_, **__: cut)
+    designer = Designer([(job, 1.0)])
+    with pytest.raises(PlanError, match="interrupted before one of 6 fabrics was planned"):
+        study(designer, choices)
+    assert not designer.kept
+
+
+def test_a_grid_goes_on_from_its_state(job: Job, tmp_path: Path) -> None:
+    choices = list(grid(("dgx-h100",), (64,), ("NDR",), ("rail-optimized", "rail-only"), (1.0,)))
+    first, again = (grid_study(Designer([(job, 1.0)], state=tmp_path / "state.json"), choices) for _ in range(2))
+    assert again.front == first.front and first.search.num_planned > again.search.num_planned == 0
 
 
 def test_resilience_by_hand() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from syncline.designing.choice import space
-from syncline.designing.search import Designer, DesignPoint, DesignSearch
+from syncline.designing.point import DesignPoint, DesignSearch
+from syncline.designing.search import Designer
 from syncline.designing.shards import Shard, ShardResult, run_spread
 from syncline.errors import PlanError, UsageError
 from syncline.planning.named_job import named_job

@@ -377,6 +377,10 @@ def test_eos_marks_by_dscp_and_pauses_one_class(fabric: Fabric) -> None:
     assert len(re.findall(r"^   neighbor interface \S+ peer-group FABRIC", text, re.MULTILINE)) == 8
     with pytest.raises(UsageError, match="eos does not run on leaf-00, a SN5600 of nvidia"):
         install(fabric, system="eos")
+    for switch, vendor in (("TH4-64x400G", "broadcom"), ("Minipack2", "meta")):
+        white = load({"hosts": 2, "host": "8 x H100", "network": network | {"switch": switch}})
+        with pytest.raises(UsageError, match=f"eos does not run on leaf-00, a {switch} of {vendor}"):
+            install(white, system="eos")
 
 
 def test_sonic_names_pools_and_neighbours_as_its_daemons_do(sonic: Installation) -> None:

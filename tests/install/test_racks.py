@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from syncline.designing.choice import FabricChoice, space
-from syncline.designing.search import Designer, DesignSearch
+from syncline.designing.point import DesignSearch
+from syncline.designing.search import Designer
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import bill
@@ -65,9 +66,8 @@ def test_all_verbs_count_the_same_racks_and_watts(name: str) -> None:
 
 def test_a_design_counts_them_too() -> None:
     choice = FabricChoice("gb200-nvl72", 36, "ConnectX-7", 4, "NDR", "rail-optimized", 1.0, "QM9700")
-    found = Designer([])._priced(choice, DesignSearch())
-    assert found is not None
-    point, fabric = found
+    point, fabric = Designer([])._priced(choice, DesignSearch()), choice.build()
+    assert point is not None
     assert point.racks == stand(fabric).num_racks
     assert point.power_w == pytest.approx(bill(fabric).power_w)
 

@@ -120,7 +120,9 @@ def test_a_copied_model_keeps_the_numbers_of_its_buffers(tmp_path: Path) -> None
 def test_a_fused_optimizer_is_one_kernel_under_a_scaler(tmp_path: Path, name: str) -> None:
     scaled = LOOP.replace("AdamW(model.parameters())", f"{name}(model.parameters(), fused=True)")
     scaled = scaled.replace(".sum().backward()", ".sum() * 2\n    scaler.scale(loss).backward()")
-    scaled = scaled.replace("    model(", "    loss = model(").replace("optimizer.step()", "scaler.step(optimizer); scaler.update()")
+    scaled = scaled.replace("    model(", "    loss = model(").replace(
+        "optimizer.step()", "scaler.step(optimizer); scaler.update()"
+    )
     first = previewed(tmp_path, HEAD + DDP + "scaler = torch.amp.GradScaler('cuda')" + scaled).captures[0]
     ran = [first.kernels[op.signature].name for op in first.ops[slice(*first.steady[-1])] if op.kind == "kernel"]
     assert sum(each.startswith("aten._fused_") for each in ran) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from syncline.designing.search import DesignPoint
+from syncline.designing.point import DesignPoint
 from syncline.planning.evaluate import RESOLUTION
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 5.0, 10.0)

@@ -9,8 +9,7 @@ says of the cluster, executed; fabrics on which a step crosses the same links sh
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -18,14 +17,13 @@ from typing import TypedDict
 
 import numpy as np
 
-from syncline.describe import units
 from syncline.describe.document import read_text
 from syncline.describe.files import write_text
-from syncline.describe.model import reported
 from syncline.describe.progress import Meter
 from syncline.designing.choice import TREES, FabricChoice
+from syncline.designing.point import Card, DesignPoint, DesignSearch, Limits, card_of, cheap_first
 from syncline.designing.resilience import remains
-from syncline.errors import PlanError, SynclineError, UsageError
+from syncline.errors import PlanError, SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import network_lines
 from syncline.fabric.catalog import load_catalog
@@ -33,9 +31,8 @@ from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.install.rack import shares_racks
 from syncline.planning.answer import HEADROOM, ask, make_plan
 from syncline.planning.cost.assumptions import Assumptions
-from syncline.planning.cost.owning import HOURS_PER_YEAR, own
+from syncline.planning.cost.owning import own
 from syncline.planning.cost.recovery import LEAST_GOODPUT, parts_of, recovery
-from syncline.planning.evaluate import RESOLUTION
 from syncline.planning.search import search
 from syncline.planning.space import USUAL
 from syncline.sim.reach import fabric_reach
@@ -46,126 +43,6 @@ from syncline.workload.job import Job
 FORMAT = "syncline design 3"
 OPTICAL = ("multimode", "single_mode", "aoc")
 SAVE_EVERY = 50
-SAME_SHARE = 0.005
-"""Shares that remain after a failure and differ by less are printed alike."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a design must keep to; None: no limit."""
-
-    budget_usd: float | None = None
-    power_w: float | None = None
-    racks: int | None = None
-    days: float | None = None
-    tokens: float | None = None
-    after_one: float = 0.0
-    """The least share that must remain after a failed switch."""
-
-    def __post_init__(self) -> None:
-        for name, limit in vars(self).items():
-            if name != "after_one" and limit is not None and not limit > 0:
-                short = name.removesuffix("_usd").removesuffix("_w")
-                raise UsageError(
-                    f"`{short}` must be positive, got {limit:g}.", hint=f"Raise it, or leave `{short}` out."
-                )
-        if self.days is not None and self.tokens is None:
-            raise UsageError("`days` needs `tokens`: how much must be trained by then.", hint="Give `tokens` 15T, say.")
-
-    def broken(self, point: DesignPoint) -> Miss | None:
-        """Return the limit that a point breaks, or nothing."""
-        if point.after_one < self.after_one:
-            return Miss("resilience", point.after_one, self.after_one)
-        days = self.tokens * point.s_per_token / 86_400 if self.tokens else 0.0
-        checks = (
-            ("budget", self.budget_usd, point.capital_usd), ("power", self.power_w, point.power_w),
-            ("racks", self.racks, point.racks), ("deadline", self.days, days),
-        )  # fmt: skip
-        return next(
-            (Miss(name, value, most) for name, most, value in checks if most is not None and value > most), None
-        )
-
-
-@dataclass(frozen=True)
-class Miss:
-    """A limit that a fabric breaks: what it has, and what it may have."""
-
-    limit: str
-    value: float
-    asked: float
-
-    @property
-    def by(self) -> float:
-        """The part of the limit by which it is missed."""
-        return abs(self.value / self.asked - 1)
-
-    @property
-    def words(self) -> str:
-        """What misses the limit by how much, in the limit's own unit."""
-        if self.limit == "resilience":
-            return f"keeps {self.value:.0%} after one failed switch where {self.asked:.0%} is asked"
-        shown: dict[str, Callable[[float], str]] = {
-            "budget": units.show_money, "power": units.show_power, "deadline": "{:,.1f} days".format,
-            "racks": lambda n: f"{n:,.0f} rack{'' if n == 1 else 's'}",
-        }  # fmt: skip
-        show = shown[self.limit]
-        verb = "takes" if self.limit == "deadline" else "needs"
-        return (
-            f"{verb} {show(self.value)}, {show(self.value - self.asked)} ({self.by:.1%}) more than {show(self.asked)}"
-        )
-
-
-@dataclass(frozen=True)
-class DesignPoint:
-    """One fabric with its price, power and resilience, and how fast the jobs run on it."""
-
-    choice: FabricChoice
-    num_gpus: int
-    capital_usd: float
-    network_usd: float
-    optics_usd: float
-    usd_per_year: float
-    power_w: float
-    racks: int
-    after_one: float
-    after_two: float
-    worst: str
-    utilisation: float = 1.0
-    """Share of the year in which the cluster is used."""
-    s_per_token: float = 0.0
-    """Seconds a token, the mean over the jobs by their weights."""
-    paid_s_per_token: float = 0.0
-    """The same with the time that failures take, for the part of the GPUs that a job pays for."""
-    plans: tuple[str, ...] = ()
-    step_s: tuple[float, ...] = ()
-    idle_gpus: int = 0
-    """GPUs that the best plan of a job leaves idle, the most of all jobs."""
-    executed: bool = True
-    """Whether the steps were executed at flow level; it knows neither sums in switches nor cards that compress."""
-
-    @reported
-    def label(self) -> str:
-        return self.choice.label
-
-    @reported
-    def usd_per_token(self) -> float:
-        """What a token costs, as `plan` prices it: idle time and the time that failures take are paid for."""
-        return self.usd_per_year / (HOURS_PER_YEAR * 3600 * self.utilisation) * self.paid_s_per_token
-
-    def at_least(self, other: DesignPoint) -> bool:
-        """Whether this costs no more than another and is as good within what executing resolves."""
-        slower, hotter = self.s_per_token / (other.s_per_token or math.inf), self.power_w / other.power_w
-        alike = max(slower, hotter) <= 1 + RESOLUTION and self.after_one >= other.after_one - SAME_SHARE
-        return alike and self.usd_per_year <= other.usd_per_year
-
-
-Card = tuple[str, int, int, str, str, int, bool]
-
-
-def card_of(point: DesignPoint) -> Card:
-    """Return what decides the fastest step that any network of a point's cards allows."""
-    c = point.choice
-    return c.host, point.num_gpus, c.nics, c.nic, c.link, c.planes, c.reduction
 
 
 class PlannedJob(TypedDict):
@@ -174,35 +51,6 @@ class PlannedJob(TypedDict):
     plan: str
     step_s: float
     num_gpus: int
-
-
-@dataclass
-class DesignSearch:
-    """What a search has looked at."""
-
-    points: list[DesignPoint] = field(default_factory=list)
-    impossible: dict[str, str] = field(default_factory=dict)
-    over: dict[str, int] = field(default_factory=dict)
-    nearest: dict[str, Miss] = field(default_factory=dict)
-    """By limit, the fabric that breaks it by the least."""
-    num_choices: int = 0
-    num_bounded: int = 0
-    num_planned: int = 0
-    complete: bool = True
-
-    def miss(self, one: Miss, count: int = 1) -> None:
-        """Count fabrics that break a limit."""
-        self.over[one.limit] = self.over.get(one.limit, 0) + count
-        self.nearest[one.limit] = min(self.nearest.get(one.limit, one), one, key=lambda each: each.by)
-
-    def front(self) -> list[DesignPoint]:
-        """Return the points that no cheaper one is as good as, or is but for its brand; the cheapest token first."""
-        kept: dict[tuple[object, ...], DesignPoint] = {}
-        for point in sorted(self.points, key=_cheap_first):
-            if not any(other.at_least(point) for other in kept.values()):
-                brandless = replace(point.choice, switch="")
-                kept.setdefault((brandless, round(point.after_one, 2), point.executed), point)
-        return sorted(kept.values(), key=lambda p: (not p.executed, p.usd_per_token, p.choice))
 
 
 @dataclass
@@ -231,17 +79,16 @@ class Designer:
         every, meter = list(choices), meter or Meter()
         found.num_choices = len(every)
         meter.expect(2 * len(every))
-        built: list[tuple[DesignPoint, Fabric]] = []
+        priced: list[DesignPoint] = []
         try:
             for choice in every:
-                pair = self._priced(choice, found)
-                built += [] if pair is None else [pair]
-                meter.advance(2 if pair is None else 1)
+                point = self._priced(choice, found)
+                priced += [] if point is None else [point]
+                meter.advance(2 if point is None else 1)
             # Cheap ones first: they bound the dear ones.
-            built.sort(key=lambda pair: _cheap_first(pair[0]))
-            for number, (point, fabric) in enumerate(built):
+            for number, point in enumerate(sorted(priced, key=cheap_first)):
                 try:
-                    self._look(point, fabric, found)
+                    self._look(point, found)
                 except PlanError as error:  # no split of the job fits this number of GPUs
                     found.impossible[f"{point.num_gpus:,} GPUs: {point.choice.label}"] = error.message
                 meter.advance()
@@ -253,25 +100,25 @@ class Designer:
 
     def every(self, choices: Iterable[FabricChoice], found: DesignSearch, meter: Meter | None = None) -> None:
         """Plan every alternative that was asked for, by its cheapest switch: nothing is bounded away."""
-        cheapest: dict[FabricChoice, tuple[DesignPoint, Fabric]] = {}
+        self.read()
+        cheapest: dict[FabricChoice, DesignPoint] = {}
         for choice in choices:
             found.num_choices += 1
-            pair = self._priced(choice, found)
+            point = self._priced(choice, found)
             kind = replace(choice, switch="")
-            if pair is not None and (kind not in cheapest or pair[0].usd_per_year < cheapest[kind][0].usd_per_year):
-                cheapest[kind] = pair
+            if point is not None and (kind not in cheapest or point.usd_per_year < cheapest[kind].usd_per_year):
+                cheapest[kind] = point
         meter = meter or Meter()
         meter.expect(len(cheapest))
-        for point, fabric in cheapest.values():
+        for point in cheapest.values():
             try:
-                plans = self._planned(point.choice, fabric)
-                found.num_planned += 1
-                found.points.append(self._with_failures(self._with_plans(point, plans), fabric))
+                found.points.append(self._whole(point, found))
             except PlanError as error:
                 found.impossible[point.choice.label] = error.message
+            self.write()
             meter.advance()
 
-    def _priced(self, choice: FabricChoice, found: DesignSearch) -> tuple[DesignPoint, Fabric] | None:
+    def _priced(self, choice: FabricChoice, found: DesignSearch) -> DesignPoint | None:
         try:
             fabric = choice.build()
             owned = own(fabric, self.assumptions)
@@ -290,13 +137,18 @@ class Designer:
         if broken:
             found.miss(broken)
             return None
-        return point, fabric
+        return point
 
-    def _look(self, point: DesignPoint, fabric: Fabric, found: DesignSearch) -> None:
+    def _whole(self, point: DesignPoint, found: DesignSearch) -> DesignPoint:
+        """Return a point with the plans of the jobs and what failures take; its fabric is built a second time."""
+        fabric = point.choice.build()
+        found.num_planned += network_key(point.choice, fabric) not in self.read_keys
+        return self._with_failures(self._with_plans(point, self._planned(point.choice, fabric)), fabric)
+
+    def _look(self, point: DesignPoint, found: DesignSearch) -> None:
         if self._loses(replace(point, s_per_token=self._ideal(point)), found):
             return
-        found.num_planned += network_key(point.choice, fabric) not in self.read_keys
-        whole = self._with_failures(self._with_plans(point, self._planned(point.choice, fabric)), fabric)
+        whole = self._whole(point, found)
         broken = self.limits.broken(whole)
         if broken:
             found.miss(broken)
@@ -409,10 +261,6 @@ def _optics_usd(fabric: Fabric) -> float:
     return sum(line.price_usd for line in network_lines(fabric, links=mask) if line.kind == "cable")
 
 
-def _cheap_first(point: DesignPoint) -> tuple[float, FabricChoice]:
-    return point.usd_per_year, point.choice
-
-
 def executable(choice: FabricChoice) -> bool:
     """Whether the flow level can run it: it knows neither sums in switches nor cards that compress."""
     return not choice.reduction and load_catalog().nic(choice.nic).compresses <= 1
@@ -423,11 +271,16 @@ def _plan(fabric: Fabric, job: Job, executed: bool) -> PlannedJob:
     if not executed:
         question, num_gpus = ask(fabric, job, headroom=HEADROOM)
         looked = search(question, num_gpus, axes=USUAL, keep=1)
+        if not looked.complete:
+            raise KeyboardInterrupt
         if not looked.best:
             raise PlanError(f"{job.model.name} fits on none of {num_gpus:,} {question.machine.gpu.name}.")
         best = looked.best[0]
         return PlannedJob(plan=best.decision.label, step_s=best.step_s, num_gpus=best.decision.num_gpus)
-    plan = make_plan(fabric, job, with_actions=False, with_run=False).best
+    answer = make_plan(fabric, job, with_actions=False, with_run=False)
+    if not answer.found.complete:  # what an interrupt left is not the best
+        raise KeyboardInterrupt
+    plan = answer.best
     return PlannedJob(plan=plan.decision.label, step_s=plan.predicted.step_time_s, num_gpus=plan.decision.num_gpus)
 
 

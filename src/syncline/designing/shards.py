@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice
-from syncline.designing.search import Card, Designer, DesignPoint, DesignSearch, Limits, PlannedJob
+from syncline.designing.point import Card, DesignPoint, DesignSearch, Limits
+from syncline.designing.search import Designer, PlannedJob
 from syncline.errors import UsageError
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.rayrun import imported, ray_tasks

@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from syncline.describe.model import reported
-from syncline.designing.search import DesignPoint
+from syncline.designing.point import DesignPoint
 from syncline.errors import PlanError
 from syncline.fabric import Fabric, load
 from syncline.fabric.catalog import LinkType, load_catalog

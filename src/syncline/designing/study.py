@@ -9,8 +9,9 @@ from syncline.describe.model import reported
 from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice
 from syncline.designing.growth import FabricGrowth, growths_like
+from syncline.designing.point import DesignPoint, DesignSearch
 from syncline.designing.reasons import recommended
-from syncline.designing.search import Designer, DesignPoint, DesignSearch
+from syncline.designing.search import Designer
 from syncline.designing.shards import Spread, run_spread
 from syncline.designing.storage import StorageDesign, storage_beside
 from syncline.errors import PlanError

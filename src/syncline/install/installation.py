@@ -127,6 +127,10 @@ class Installation:
         )  # fmt: skip
 
 
+VENDORS = {"nvue": "nvidia", "eos": "arista"}
+"""Systems that run on one vendor's switches alone."""
+
+
 def install(fabric: Fabric, room: Room | None = None, *, system: str = "auto") -> Installation:
     """Work out racks, cables, addresses and configurations of a fabric.
 
@@ -168,9 +172,9 @@ def _systems(wired: CablingPlan, wanted: str) -> tuple[dict[str, str], dict[str,
             running[name] = "none"
             skipped["switch configurations"] = MANAGED_BY_OTHERS[family]
         else:
-            usual = {"nvidia": "nvue", "arista": "eos"}.get(model.vendor, "sonic")
+            usual = next((system for system, vendor in VENDORS.items() if vendor == model.vendor), "sonic")
             running[name] = usual if wanted == "auto" else wanted
-            if wanted in ("nvue", "eos") and (wanted == "nvue") != (model.vendor == "nvidia"):
+            if VENDORS.get(wanted, model.vendor) != model.vendor:
                 raise UsageError(
                     f"{wanted} does not run on {name}, a {model.name} of {model.vendor}.",
                     hint=f"Leave --system out for {usual}, or give sonic or frr.",

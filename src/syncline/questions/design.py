@@ -13,8 +13,9 @@ from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
 from syncline.designing.choice import check_sites, gpu_counts, grid, skipped_links, space
 from syncline.designing.growth import FabricGrowth
+from syncline.designing.point import DesignPoint, DesignSearch, Limits
 from syncline.designing.reasons import Flip, Million, flips, millions, why_lost, why_recommended
-from syncline.designing.search import Designer, DesignPoint, DesignSearch, Limits
+from syncline.designing.search import Designer
 from syncline.designing.shards import spread_on
 from syncline.designing.storage import StorageDesign
 from syncline.designing.study import Switching, grid_study, study

@@ -270,7 +270,7 @@ def import_cluster(
     source: Annotated[
         Path,
         Parameter(
-            "An NCCL or Slurm topology, labels, GraphML, ibnetdiscover, iblinkinfo, ibstat, UFM links, LLDP tables, "
+            "An NCCL or Slurm topology, labels, ibnetdiscover, iblinkinfo, ibstat, UFM links, LLDP tables, "
             "SONiC's config_db.json, nvidia-smi topo -m, or a cloud's answer where instances are."
         ),
     ],

@@ -9,9 +9,8 @@ import pytest
 from syncline.errors import DescriptionError, SynclineError, UsageError
 from syncline.fabric import build
 from syncline.fabric.fabric import Fabric, Tier
-from syncline.fabric.formats import import_fabric
+from syncline.fabric.formats import MAX_BYTES, import_fabric
 from syncline.fabric.formats.cabling import in_order, levels_from_hosts
-from syncline.fabric.formats.graphml import MAX_BYTES
 from syncline.fabric.formats.infiniband import ibnetdiscover
 from syncline.fabric.formats.lldp_tables import read_lldp
 from syncline.questions.clusters.diff import fabric_diff

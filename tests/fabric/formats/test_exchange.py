@@ -21,6 +21,8 @@ def test_every_format_is_written_recognised_and_read(name, fabric_of, tmp_path):
     text = (tmp_path / "file").read_text("utf-8")
     assert text == export_text(fabric, name)
     assert detect(text) == ("slurm-conf" if name == "slurm-block" else name)
+    if name == "graphml":  # for graph tools: nothing is read back
+        return
     spec = import_fabric(tmp_path / "file", host="dgx-h100")
     hosts = 1 if name == "nccl" else fabric.num_hosts
     assert (build(spec).num_hosts, build(spec).num_gpus) == (hosts, hosts * 8)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from syncline.errors import DescriptionError, SynclineError, UsageError
 from syncline.fabric import build
-from syncline.fabric.formats import detect, import_fabric
+from syncline.fabric.formats import MAX_BYTES, detect, import_fabric
 from syncline.fabric.formats.cloud_topology import CLOUDS, parse_cloud
-from syncline.fabric.formats.graphml import MAX_BYTES
 from syncline.fabric.formats.host_tables import parse_ibstat, parse_topo
 from syncline.fabric.formats.lldp_tables import config_neighbours, read_lldp, status_speeds
 

@@ -23,8 +23,7 @@ from syncline.errors import DescriptionError, SynclineError, UsageError
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.formats.cabling import Cabling, cabling_cluster
 from syncline.fabric.formats.cloud_topology import CLOUDS, parse_cloud
-from syncline.fabric.formats.graph_cluster import graph_cluster
-from syncline.fabric.formats.graphml import MAX_BYTES, parse_graph, write_graphml
+from syncline.fabric.formats.graphml import write_graphml
 from syncline.fabric.formats.host_tables import from_ibstat, from_topo, is_ibstat, is_topo
 from syncline.fabric.formats.infiniband import iblinkinfo, ibnetdiscover, is_iblinkinfo, is_ibnetdiscover, is_ufm, ufm
 from syncline.fabric.formats.lldp_tables import is_lldp, read_lldp
@@ -32,7 +31,6 @@ from syncline.fabric.formats.nccl_check import NcclReport, check_nccl_topology
 from syncline.fabric.formats.nccl_host import NcclHost, describe, to_host
 from syncline.fabric.formats.nccl_write import nccl_topology
 from syncline.fabric.formats.nccl_xml import NcclTopology, parse_nccl, read_nccl, write_nccl
-from syncline.fabric.formats.simulators import SIMULATORS, parse_simulator
 from syncline.fabric.formats.slurm import parse_slurm_conf, parse_slurm_yaml, write_slurm_conf, write_slurm_yaml
 from syncline.fabric.formats.topograph import parse_topograph, write_topograph
 from syncline.fabric.formats.tree import TreeSwitch, tree_cluster
@@ -43,6 +41,7 @@ __all__ = [
     "export_text", "formats", "import_fabric", "nccl_topology", "parse_nccl", "read_nccl", "to_host", "write_nccl",
 ]  # fmt: skip
 
+MAX_BYTES = 256 * 2**20
 _COMMENT = re.compile(r"<!--.*?-->|<\?.*?\?>", re.DOTALL)
 _SLURM = re.compile(r"^\s*(SwitchName|BlockName|BlockSizes)\s*=", re.IGNORECASE | re.MULTILINE)
 
@@ -76,7 +75,7 @@ class Format:
     name: str
     about: str
     recognise: Callable[[str], bool]
-    read: Callable[[ForeignFile], ClusterSpec]
+    read: Callable[[ForeignFile], ClusterSpec] | None
     write: Callable[..., str] | None = None
     one_host: bool = False
 
@@ -142,10 +141,6 @@ def _of_host(read: Callable[..., ClusterSpec]) -> Callable[[ForeignFile], Cluste
     return lambda file: read(file.text, file.source, name=file.name, host=file.host, gpu=file.gpu, link=file.link)
 
 
-def _simulator(kind: str) -> Callable[[ForeignFile], ClusterSpec]:
-    return lambda file: parse_simulator(kind, file.text, file.source, file.host)
-
-
 def _read_lldp(file: ForeignFile) -> ClusterSpec:
     return cabling_cluster(read_lldp(file.path, MAX_BYTES), file.host, name=file.name, link=file.link)
 
@@ -159,11 +154,9 @@ _FORMATS = (
     Format("iblinkinfo", "every link of an InfiniBand subnet", is_iblinkinfo, _cables(iblinkinfo)),
     Format("ufm", "the links that UFM exports", is_ufm, _cables(ufm)),
     Format("lldp", "LLDP tables of switches, or a folder with one file a device", is_lldp, _read_lldp),
-    *(Format(kind, f"a topology of {kind}", known, _simulator(kind)) for kind, known in SIMULATORS.items()),
     *(Format(kind, f"the output of `{cloud.command}`", cloud.recognise, _cloud(kind))
       for kind, cloud in CLOUDS.items()),
-    Format("graphml", "GraphML multigraph of every device and cable", _root_is("graphml"),
-           lambda file: graph_cluster(parse_graph(file.text, file.source), file.host), write_graphml),
+    Format("graphml", "GraphML multigraph of every device and cable", _root_is("graphml"), None, write_graphml),
     Format("slurm-conf", "Slurm topology.conf: a tree of switches", lambda text: _SLURM.search(text) is not None,
            _tree("slurm-conf", lambda file: parse_slurm_conf(file.text, file.source)), write_slurm_conf),
     Format("slurm-block", "Slurm topology.conf: blocks of hosts", lambda text: False,
@@ -178,7 +171,7 @@ _FORMATS = (
 
 
 def formats() -> tuple[Format, ...]:
-    """Return every format that can be written and read."""
+    """Return every format that can be written."""
     return tuple(format_ for format_ in _FORMATS if format_.write)
 
 
@@ -224,6 +217,8 @@ def import_fabric(
             where=str(path),
             hint="Leave them out.",
         )
+    if kind.read is None:
+        raise UsageError(f"{kind.name} files are only written.", where=str(path), hint="Read the cluster's own file.")
     spec = kind.read(ForeignFile(text, place, host, link, gpu, nic, oversubscription, topology))
     return joined(spec, network, count) if kind.one_host else spec
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def drawings(answer: DesignAnswer) -> list[Drawing]:
     """Return the front as a picture."""
-    return [Drawing("", front(answer), "Red: cheapest token. A larger dot keeps more after a failed switch.")]
+    red = "recommended" if answer.grid else "cheapest token"
+    return [Drawing("", front(answer), f"Red: {red}. A larger dot keeps more after a failed switch.")]
 
 
 def front(answer: DesignAnswer) -> Markup:
@@ -26,7 +27,7 @@ def front(answer: DesignAnswer) -> Markup:
     radii = [3 + 5 * point.after_one for point in answer.front]
     lines = [
         Line("designs", costs[1:], times[1:], titles=titles[1:], radii=radii[1:], dots_only=True),
-        Line("cheapest token", costs[:1], times[:1], titles=titles[:1], radii=radii[:1], dots_only=True),
+        Line("first", costs[:1], times[:1], titles=titles[:1], radii=radii[:1], dots_only=True),
     ]
     x, y = _around(costs, "cost of owning, $M a year"), _around(times, "us a token")
     return plot("time a token against cost a year", lines, x, y, height=420, has_legend=False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from syncline.describe import units
+from syncline.designing.point import DesignPoint
 from syncline.designing.reasons import flips, millions, tied, why_lost, why_recommended
-from syncline.designing.search import DesignPoint
 from syncline.fabric.catalog import load_catalog
 from syncline.planning.evaluate import RESOLUTION
 from syncline.planning.named_job import assumed_batch
@@ -23,6 +24,10 @@ HEADS = {
     "step": 11, "$/M tokens": 11, "capital": 9, "network": 9, "power": 9, "after 1, 2 failed": 18, "idle": 5,
     "fabric": 0,
 }  # fmt: skip
+BILL = {
+    "hosts": 9, "network": 9, "of it optics": 12, "racks": 5, "spare switch, host": 18,
+    "a failed switch costs": 21, "fabric": 0,
+}  # fmt: skip
 
 
 def design_lines(answer: DesignAnswer) -> list[str]:
@@ -35,40 +40,44 @@ def design_lines(answer: DesignAnswer) -> list[str]:
 def grid_lines(answer: DesignAnswer) -> list[str]:
     """Return every alternative that was asked for, the recommended one first, with its bill and what failures cost."""
     best = answer.best
+    ties = [point for point in answer.front if point is not best and tied(best, point)]
     jobs = ", ".join(job.model.name for job, _ in answer.jobs)
     lines = [
         f"{jobs} on {best.num_gpus:,} GPUs ({best.choice.host}): {best.choice.label}",
         *(f"  assumed: {text}" for text in (assumed_batch(job) for job, _ in answer.jobs) if text),
         f"  recommended: {why_recommended(answer.front)}", "",
-        *front_table(answer.front),
+        *front_table(answer.front, ties), *([f"  =: a tie with the first, within {RESOLUTION:.0%}"] * bool(ties)),
         *(f"  {label}: {why}" for label, why in answer.found.impossible.items()), "",
     ]  # fmt: skip
-    for point in answer.front:
-        mark = "=" if point is not best and tied(best, point) else " "
-        lines.append(f" {mark}{point.choice.label}: {bill_words(point)}")
-    return [*lines, "", f"  =: a tie with the first, within {RESOLUTION:.0%}", *IGNORES]
+    return [*lines, *bill_table(answer.front), "", *IGNORES]
 
 
-def bill_words(point: DesignPoint) -> str:
-    """Return the bill of a fabric, its spares and what a failed switch costs an hour."""
-    money = units.show_money
-    hour_usd = point.usd_per_year / 8760
-    spare = load_catalog().switch(point.choice.switch).price_usd or 0.0
-    hosts = point.capital_usd - point.network_usd
-    return (
-        f"hosts {money(hosts)}, switches and cables {money(point.network_usd)} (optics {money(point.optics_usd)}); "
-        f"{point.racks:,} racks; a spare switch {money(spare)}, a spare host {money(hosts / point.choice.num_hosts)}; "
-        f"until a failed {point.worst} is replaced {1 - point.after_one:.0%} is lost, "
-        f"{money((1 - point.after_one) * hour_usd)} an hour"
-    )
+def bill_table(points: Sequence[DesignPoint]) -> list[str]:
+    """Return the bills of fabrics, what spares cost, and what a failed switch costs until it is replaced."""
+    rows, money = [], units.show_money
+    for point in points:
+        spare = load_catalog().switch(point.choice.switch).price_usd or 0.0
+        hosts, lost = point.capital_usd - point.network_usd, 1 - point.after_one
+        rows.append([
+            money(hosts), money(point.network_usd), money(point.optics_usd), f"{point.racks:,}",
+            f"{money(spare)}, {money(hosts / point.choice.num_hosts)}",
+            f"{point.worst}: {lost:.0%}, {money(lost * point.usd_per_year / 8760)} an hour", point.choice.label,
+        ])  # fmt: skip
+    return _table(BILL, rows)
 
 
-def front_table(points: Sequence[DesignPoint]) -> list[str]:
-    """Return points as rows under their heads; several jobs have a time each in one cell, which widens its column."""
-    rows = [list(HEADS), *map(front_row, points)]
-    columns = zip(*rows, strict=True)
-    widths = [wide and max(wide, *map(len, cells)) for wide, cells in zip(HEADS.values(), columns, strict=True)]
-    return ["  " + " ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+def front_table(points: Sequence[DesignPoint], ties: Sequence[DesignPoint] = ()) -> list[str]:
+    """Return points as rows under their heads, ties marked."""
+    return _table(HEADS, [front_row(point) for point in points], ["= " * (point in ties) for point in points])
+
+
+def _table(heads: Mapping[str, int], rows: Sequence[list[str]], marks: Sequence[str] = ()) -> list[str]:
+    """Return rows under their heads; several jobs have a time each in one cell, which widens its column."""
+    rows = [list(heads), *rows]
+    widths = [wide and max(wide, *map(len, cells))
+              for wide, cells in zip(heads.values(), zip(*rows, strict=True), strict=True)]  # fmt: skip
+    lines = [" ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [f"{mark:<2}{line}" for mark, line in zip_longest(["", *marks], lines, fillvalue="")]
 
 
 def answer_lines(answer: DesignAnswer) -> list[str]:

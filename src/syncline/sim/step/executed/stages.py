@@ -136,9 +136,12 @@ class Stages:
 
     def _named(self, kind: str, stages: list[int]) -> tuple[object, ...]:
         """Return what tells the flows of a kind on this fabric from all others."""
-        split, means = self.job.parallel, self._expert_bytes() if kind == "expert" else self._sums(kind)
-        sizes = split.tp, split.cp, split.dp, split.pp, split.ep, split.shard_ranks
-        return kind, means, sizes, stages[0], len(stages), split.sharded_params, self._ranks_named
+        here = self.size, stages[0], len(stages), self._ranks_named
+        if kind.startswith("send"):
+            return kind, self.job.parallel.pp, *here
+        groups = self._groups(kind)
+        means = self._expert_bytes() if kind == "expert" else self._sums(kind)
+        return kind == "expert", means, groups.shape, blake2b(groups.tobytes()).digest(), *here
 
     @cached_property
     def _ranks_named(self) -> bytes:
