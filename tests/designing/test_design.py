@@ -163,6 +163,15 @@ def test_a_grid_goes_on_from_its_state(job: Job, tmp_path: Path) -> None:
     assert again.front == first.front and first.search.num_planned > again.search.num_planned == 0
 
 
+def test_the_page_of_a_grid_has_a_bar_and_a_bill_for_every_alternative(job: Job) -> None:
+    answer = design(job, gpus=64, links=("NDR",), topologies=("rail-optimized", "rail-only"))
+    page, text = answer.html(), str(answer)
+    assert len(answer.front) == 2 and "Recommended: the cheapest token" in page
+    for point in answer.front:
+        assert page.count(point.label) >= 3 and text.count(point.label) >= 2  # a bar and two tables
+        assert f"{point.worst}: {1 - point.after_one:.0%}, $" in text
+
+
 def test_resilience_by_hand() -> None:
     rails = remains(load({"hosts": 16, "host": HOST, "network": {"topology": "rail-only", "link": "NDR"}}))
     assert (rails.after_one, rails.after_two) == (7 / 8, 6 / 8)  # a leaf is one of eight rails

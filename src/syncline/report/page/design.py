@@ -6,17 +6,39 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from syncline.report.chart.plot import Axis, Line, plot
+from syncline.designing.reasons import tied, why_recommended
+from syncline.report.chart.bars import BarPart, BarRow, bars
+from syncline.report.chart.plot import Axis, Line, legend, plot
 from syncline.report.page.page import Drawing
+
+RECOMMENDED, TIED, OTHER = "#b91c1c", "#b7791f", "#3f73c7"
 
 if TYPE_CHECKING:
     from syncline.questions.design import DesignAnswer
 
 
 def drawings(answer: DesignAnswer) -> list[Drawing]:
-    """Return the front as a picture."""
-    red = "recommended" if answer.grid else "cheapest token"
-    return [Drawing("", front(answer), f"Red: {red}. A larger dot keeps more after a failed switch.")]
+    """Return the front as a picture, or the alternatives that were asked for as bars."""
+    if answer.grid:
+        return [
+            Drawing(
+                "", alternatives(answer), f"A million tokens on each. Recommended: {why_recommended(answer.front)}."
+            )
+        ]
+    return [Drawing("", front(answer), "Red: cheapest token. A larger dot keeps more after a failed switch.")]
+
+
+def alternatives(answer: DesignAnswer) -> Markup:
+    """Return a bar of the price of a token for each alternative, the recommended one first."""
+    rows = []
+    for point in answer.front:
+        usd = point.usd_per_token * 1e6
+        colour = RECOMMENDED if point is answer.best else TIED if tied(answer.best, point) else OTHER
+        keeps = f"{point.after_one:.0%} after a failed switch"
+        rows.append(BarRow(point.choice.label, [[BarPart("a million tokens", usd, colour)]], (f"${usd:.4f}", keeps)))
+    named = (("recommended", RECOMMENDED), ("a tie with it", TIED), ("dearer", OTHER))
+    used = {row.bars[0][0].colour for row in rows}
+    return bars(rows) + legend([(name, colour) for name, colour in named if colour in used])
 
 
 def front(answer: DesignAnswer) -> Markup:

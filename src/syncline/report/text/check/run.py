@@ -122,7 +122,7 @@ def _free(run: Prospects) -> str:
     option = run.free
     if option is None or option.change is None:
         return ""
-    note = f"; {option.change.note}" if option.change.note else ""
+    note = f" ({option.change.note})" if option.change.note else ""
     return f" as it is; {option.change.words} would{note}: {_ends(option)}, {chance_words(option.chance)} likely then"
 
 
