@@ -63,7 +63,7 @@ def test_a_change_that_costs_nothing_is_said_before_what_must_be_bought() -> Non
     run = Prospects(now, (now,), (bought,), 0.06, (replace(changed, change=fp8),))
     assert run.advised is None and run.free is not None and run.free.change is fp8
     words = advice(run)
-    assert words.startswith("nothing here meets the goal as it is; matrix products in fp8 would; check")
+    assert words.startswith("nothing here meets the goal as it is; matrix products in fp8 would (check")
     assert "; else buy $1 M of hosts and network: 96 GPUs" in words
     assert run.report().changed[0].works == 0.7
     slow = replace(run, changed=(replace(now, change=fp8),))
