@@ -105,20 +105,20 @@ def _judged(text: str, said: dict[str, Any]) -> dict[str, Any]:
 
 def rank(folder: Path, num_cases: int) -> None:
     """Play a tournament for each case, as `syncline bench tournament` does, in the seat of one rank."""
+    from syncline.bench.ranks.launched import launched
+    from syncline.bench.ranks.paths import crossings_of, flow_bytes, lanes, names_of
+    from syncline.bench.ranks.probe import packet_findings, work_findings
     from syncline.bench.tournament import run as play
     from syncline.bench.tournament_finding import findings
-    from syncline.cli.bench.probe import packet_findings, work_findings
-    from syncline.cli.bench.start import launched
-    from syncline.cli.bench.tournament import _crossings, _flow_bytes, _lanes, _names
     from syncline.runtime.execute.pairs import PairTest
     from syncline.runtime.group import Group, meet
 
     launch = launched()
     store = meet(launch)
     with Group.join(launch, store=store) as group:
-        crossings, placed = _crossings(str(folder / "six.yaml"), None, None, launch.num_ranks)
-        names = _names(placed)
-        test = PairTest(group, _flow_bytes(crossings, placed))
+        crossings, placed = crossings_of(str(folder / "six.yaml"), None, None, launch.num_ranks)
+        names = names_of(placed)
+        test = PairTest(group, flow_bytes(crossings, placed))
         for number in range(num_cases):
             while group.rank == 0 and not (folder / f"go-{number}").exists():
                 time.sleep(0.05)
@@ -129,7 +129,7 @@ def rank(folder: Path, num_cases: int) -> None:
                 slow = work_findings(group, names)
                 test.resent.clear()
                 test.seconds.clear()
-                result = play(crossings, test.play, lanes=_lanes(placed)).judged(crossings, test.resent, test.seconds)
+                result = play(crossings, test.play, lanes=lanes(placed)).judged(crossings, test.resent, test.seconds)
                 found, noise = [*findings(result, names), *slow], result.attribution.noise
             if found is not None and group.rank == 0:
                 said = {"findings": [one.to_json() for one in found], "noise": noise,

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -35,7 +36,7 @@ from syncline.questions.answer import Answer
 from syncline.report import rendered
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.table import Table
 
 # As little Python as can hand files over: about 20 ms.
 ASKING = """#!{python} -IS
@@ -147,14 +148,14 @@ def _warm_up() -> None:
 
 def _validate_answers() -> None:
     """Have every answer that is shown fail unless its `--json` keeps its schema."""
-    show = rendered.show
+    parts = rendered.parts
 
-    def validated(answer: Answer, console: Console) -> None:
+    def validated(answer: Answer, width: int) -> Iterable[str | Table]:
         if type(answer).to_json is Answer.to_json:
             jsonschema.validate(json.loads(json_text(answer.to_json())), type(answer).schema())
-        show(answer, console)
+        return parts(answer, width)
 
-    rendered.show = validated
+    rendered.parts = validated
 
 
 if __name__ == "__main__":

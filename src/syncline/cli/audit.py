@@ -18,13 +18,12 @@ from syncline.describe.plain import json_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from syncline.auditing.report import HostReport
     from syncline.questions.audit import AuditAnswer
 
 RUNS_BARE = True
 EXIT_ON_ERROR = 3
+MOST_UNREAD = 20
 EPILOG = examples(
     "syncline audit",
     "syncline audit --cluster cluster.yaml --exit npd",
@@ -37,13 +36,12 @@ app = typer.Typer(help="Check a host, or many, for what slows or breaks training
 Roots = Annotated[
     list[Path] | None, typer.Option("--root", metavar="TREE", help="A captured tree or archive instead of this host.")
 ]
-Cluster = Annotated[str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="What should be there.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster: what this host should have.")
+]
 HostName = Annotated[str | None, typer.Option("--host", help="Which host of the cluster this is (default: by name).")]
 Only = Annotated[list[str] | None, typer.Option("--only", metavar="RULE", help="Only these rules: net.*, gpu.direct.")]
-Ignore = Annotated[list[str] | None, typer.Option("--ignore", metavar="RULE", help="Not these rules.")]
-Collect = Annotated[
-    list[Path] | None, typer.Option("--collect", metavar="JSON", help="Compare reports of hosts (as `audit matrix`).")
-]
+Ignore = Annotated[list[str] | None, typer.Option("--ignore", metavar="RULE", help="Skip these rules.")]
 Write = Annotated[
     Path | None, typer.Option("--write", metavar="DIR", help="Write DIR/HOST.json; only one rank of a host does.")
 ]
@@ -53,12 +51,14 @@ Active = Annotated[
 Anyway = Annotated[bool, typer.Option("--anyway", help="With --active: load the host although a job runs on it.")]
 Peers = Annotated[
     int | None,
-    typer.Option("--peers", metavar="N", help="Also exchange packets with the N - 1 others that --write there."),
+    typer.Option(
+        "--peers", metavar="N", help="Also exchange packets with N - 1 other hosts that share the --write folder."
+    ),
 ]
 ExitStyle = Annotated[
     str, typer.Option("--exit", help="nagios (0 1 2 3), npd (0 1 2), nhc (0 1), none; auto: nagios, none under MPI.")
 ]
-UnknownOk = Annotated[bool, typer.Option("--unknown-ok", help="Do not count what could not be checked.")]
+UnknownOk = Annotated[bool, typer.Option("--unknown-ok", help="Ignore what could not be checked.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page: findings, evidence and fixes.")]
 Every = Annotated[bool, typer.Option("--all", help="Name the rules that passed or do not apply.")]
@@ -72,7 +72,6 @@ def audit(
     host: HostName = None,
     only: Only = None,
     ignore: Ignore = None,
-    collect: Collect = None,
     write: Write = None,
     active: Active = False,
     anyway: Anyway = False,
@@ -94,8 +93,6 @@ def audit(
     if context.invoked_subcommand is not None:
         return
     _check_style(exit_style)
-    if collect:
-        _compare(collect, exit_style, unknown_ok, junit, json)
     if (rank := _local_rank()) != 0:
         err().print(f"local rank {rank}: rank 0 of this host audits it", soft_wrap=True)
         return
@@ -123,7 +120,7 @@ def matrix(
     junit: Junit = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare drivers, firmware, MTU, settings and counts across hosts: the majority decides, a tie is called one."""
+    """Compare drivers, firmware, MTU, settings and counts across hosts: the majority decides, ties are reported."""
     _check_style(exit_style)
     _compare(reports, exit_style, unknown_ok, junit, json)
 
@@ -145,17 +142,12 @@ def rules(json: JsonOption = False) -> None:
         ],
         "needs": {name: f"without it: {reason}" for name, (reason, _) in CAPABILITIES.items()},
     }  # fmt: skip
-
-    def text(console: Console) -> None:
-        width = max(len(r.id) for r in rows)
-        for r in rows:
-            console.print(f"{r.id:<{width}}  {r.severity.label:<8}  {r.about}", soft_wrap=True)
-
-    emit(payload, json, text)
+    width = max(len(r.id) for r in rows)
+    emit(payload, json, [f"{r.id:<{width}}  {r.severity.label:<8}  {r.about}" for r in rows])
 
 
 @app.command(
-    short_help="Write down what an audit reads, to audit elsewhere.",
+    short_help="Save what an audit reads, to audit it elsewhere.",
     epilog=examples(
         "syncline audit capture h3.tar.gz",
         "syncline audit capture h3/ && syncline audit --root h3/",
@@ -176,24 +168,17 @@ def capture(
     from syncline.host.root import Root
 
     done = capture_host(Root.live(), path)
-
-    def text(console: Console) -> None:
-        size = f"{done.size_bytes / 1024:,.0f} KiB"
-        console.print(
-            f"wrote {done.path}: host {done.host}, {done.num_files:,} files, {done.num_commands} commands, {size}",
-            soft_wrap=True,
-        )
-        console.print("\nit holds:", *(f"  {line}" for line in HELD), sep="\n", soft_wrap=True)
-        console.print("\nit does not hold:", *(f"  {line}" for line in NOT_HELD), sep="\n", soft_wrap=True)
-        if done.unreadable:
-            console.print(f"\ncould not be read ({len(done.unreadable)}):", soft_wrap=True)
-            for name, reason in list(done.unreadable.items())[:20]:
-                console.print(f"  {name}: {reason}", soft_wrap=True)
-            if len(done.unreadable) > 20:
-                console.print(f"  and {len(done.unreadable) - 20} more, in syncline/manifest.json", soft_wrap=True)
-        console.print(f"\naudit it anywhere: syncline audit --root {done.path}", soft_wrap=True)
-
-    emit(done.to_json(), json, text)
+    unread = [f"  {name}: {reason}" for name, reason in done.unreadable.items()]
+    lines = [
+        f"wrote {done.path}: host {done.host}, {done.num_files:,} files, {done.num_commands} commands, "
+        f"{done.size_bytes / 1024:,.0f} KiB",
+        "", "it holds:", *(f"  {line}" for line in HELD),
+        "", "it does not hold:", *(f"  {line}" for line in NOT_HELD),
+        *(["", f"could not be read ({len(unread)}):", *unread[:MOST_UNREAD]] if unread else []),
+    ]  # fmt: skip
+    if len(unread) > MOST_UNREAD:
+        lines.append(f"  and {len(unread) - MOST_UNREAD} more, in syncline/manifest.json")
+    emit(done.to_json(), json, [*lines, "", f"audit it anywhere: syncline audit --root {done.path}"])
 
 
 def _compare(paths: list[Path], style: str, unknown_ok: bool, junit: Path | None, json: bool) -> None:
@@ -220,12 +205,7 @@ def _show(answer: AuditAnswer, junit: Path | None, every: bool, json: bool, html
 
         hosts = ", ".join(report.host for report in answer.reports[:4])
         write_text(html, findings_page(f"Audit of {hosts}", lines, answer.findings))
-
-    def text(console: Console) -> None:
-        for line in lines:
-            console.print(line, soft_wrap=True)
-
-    emit(answer.to_json(), json, text)
+    emit(answer.to_json(), json, lines)
 
 
 def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostReport:

@@ -66,8 +66,7 @@ def calibrate(
     if out is not None:
         write_calibrated(load(cluster).spec, found, f"{where}, {sizes}", out)
         payload["written"] = str(out)
-    lines = _lines(cluster, found, where, out)
-    emit(payload, json, lambda console: console.print("\n".join(lines)))
+    emit(payload, json, _lines(cluster, found, where, out))
 
 
 def _lab(cluster: str, sweep: CalibrationSweep, scale: float | None, hosts: int | None) -> tuple[HostCalibration, bool]:
@@ -77,7 +76,7 @@ def _lab(cluster: str, sweep: CalibrationSweep, scale: float | None, hosts: int 
 
 
 def _live(cluster: str, sweep: CalibrationSweep) -> tuple[HostCalibration, bool]:
-    from syncline.cli.bench.start import join
+    from syncline.bench.ranks.launched import join
     from syncline.fabric import load
     from syncline.program import place
     from syncline.rehearsal.calibrate import calibrate_live

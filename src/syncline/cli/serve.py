@@ -20,17 +20,19 @@ app = typer.Typer()
 
 @app.command(epilog=EPILOG)
 def serve(
-    address: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is needed.")] = "127.0.0.1",
+    address: Annotated[
+        str, typer.Option(help="Address to listen on; other than loopback needs --token-file.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 9751,
-    token_file: Annotated[Path | None, typer.Option(help="A file with the token that others must show.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the token that clients must send.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), with --tls-key.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
     for_: Annotated[str | None, typer.Option("--for", help="Stop after this long: 10s.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a form where a cluster and a job are described, with picture, plan and cost; files can be downloaded.
+    """Serve a form: describe a cluster and a job, see picture, plan and cost, and download both files.
 
-    Listens on this machine alone unless a token guards it. Reads and writes no file for a request.
+    Listens on loopback unless a token protects it. No request reads or writes a file.
     """
     import contextlib
     import threading

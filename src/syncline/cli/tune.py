@@ -20,7 +20,6 @@ Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help=
 Local = Annotated[int | None, typer.Option(min=2, help="Start COMMAND this many times here, as ranks of one job.")]
 Output = Annotated[Path, typer.Option(help="The settings file to write.")]
 Timeout = Annotated[float, typer.Option(min=1, help="Give up after this many seconds without an answer.")]
-Finish = Annotated[bool, typer.Option("--finish", help="Let the script run to its end; otherwise it is stopped.")]
 
 
 def tune(
@@ -28,10 +27,9 @@ def tune(
     local: Local = None,
     output: Output = Path("syncline-tune.yaml"),
     timeout: Timeout = 900.0,
-    finish: Finish = False,
     json: JsonOption = False,
 ) -> None:
-    """Run COMMAND, let `synchronize` measure, try and choose, then write the choice.
+    """Run COMMAND until `synchronize` has measured and chosen a codec, then write its choice.
 
     The script must call syncline.torch.synchronize on a DDP model; whatever codec it names, it is measured as
     codec="auto". Its own output goes to stderr.
@@ -43,10 +41,10 @@ def tune(
     if not command:
         raise UsageError("there is no command to tune.", hint="syncline calibrate tune --local 2 -- python train.py")
     check_writable(output)
-    found = run_until(command, local, timeout, finish, err().print)
+    found = run_until(command, local, timeout, err().print)
     write_text(output, settings_text(found))
     payload = {**found, "written": str(output)}
-    emit(payload, json, lambda console: console.print("\n".join(_lines(found, output)), soft_wrap=True))
+    emit(payload, json, _lines(found, output))
 
 
 def settings_text(found: Mapping[str, Any]) -> str:

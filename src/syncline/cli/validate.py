@@ -66,11 +66,7 @@ def claims(
     found = judge(load_claims(data), answers(context.find_root().command), only or (), quick=quick, started=started)
     verdicts = [verdict.to_json() for verdict in found]
     counted = {word: sum(verdict["verdict"] == word for verdict in verdicts) for word in VERDICTS}
-    emit(
-        {"claims": verdicts, "counted": counted},
-        json,
-        lambda console: console.print("\n".join(_claim_lines(verdicts, counted)), soft_wrap=True, highlight=False),
-    )
+    emit({"claims": verdicts, "counted": counted}, json, _claim_lines(verdicts, counted))
 
 
 def _write_given(folder: Path, found: ClaimFile, only: Sequence[str], as_json: bool) -> None:
@@ -93,7 +89,7 @@ def _write_given(folder: Path, found: ClaimFile, only: Sequence[str], as_json: b
             where = f"cd {here} && " if given.keys() & set(command.split()) else ""
             rows.append({"claim": claim.id, "command": f"{where}{command}"})
     lines = [f"{row['claim']}  {row['command']}" for row in rows]
-    emit({"commands": rows}, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True, highlight=False))
+    emit({"commands": rows}, as_json, lines)
 
 
 def answers(root: Any) -> Callable[[list[str]], tuple[Any, int]]:

@@ -157,8 +157,7 @@ def watch(
             on_screen(feed)
             return
         frame = until_stopped(feed, door, seconds, json, otel=otel, alertmanager=alertmanager)
-    lines = frame_lines(frame, expected)
-    emit(frame_json(frame, expected), json, lambda console: console.print("\n".join(lines), soft_wrap=True))
+    emit(frame_json(frame, expected), json, frame_lines(frame, expected))
 
 
 @app.command(
@@ -172,7 +171,7 @@ def report(
     html: Annotated[Path | None, typer.Option(help="Write the incident as a page to attach to a ticket.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the incidents of the last day of a history, and tell one of them whole."""
+    """List the last day's incidents of a history, and show one in full."""
     from syncline.questions.within.incident import watch_report
 
     answer = watch_report(history, number=number)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import decimal
 import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from numbers import Integral, Real
 
@@ -158,6 +159,27 @@ def counted(number: int, noun: str) -> str:
 def show_power(power_w: float) -> str:
     """Show power: `10.2 kW`."""
     return _scaled(power_w, [(1e9, "GW"), (1e6, "MW"), (1e3, "kW"), (1.0, "W")], zero="0 W")
+
+
+BY_ENDING: Mapping[str, Callable[[float], str]] = {
+    "_Bps": show_rate, "_s": show_time, "_s_per_m": lambda value: f"{show_time(value)} per m", "_bytes": show_size,
+    "_usd": show_money, "_w": show_power,
+}  # fmt: skip
+"""How a figure is shown whose name ends so."""
+
+
+def show_by_name(name: str, value: object) -> str:
+    """Show a value as people read it; the end of its name is its unit.
+
+    >>> show_by_name("power_w", 10200.0), show_by_name("ports", 12288), show_by_name("is_rented", True)
+    ('10.2 kW', '12,288', 'yes')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, (int, float)):
+        return str(value)
+    show = next((show for ending, show in BY_ENDING.items() if name.endswith(ending)), None)
+    return show(value) if show else f"{value:,}" if isinstance(value, int) else f"{value:,g}"
 
 
 def _read(text: str | float, factors: dict[str, str], what: str, hint: str) -> Decimal:

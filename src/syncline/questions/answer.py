@@ -36,6 +36,7 @@ from syncline.describe.files import write_text
 from syncline.describe.model import is_handle
 from syncline.describe.pdf import browser, write_pdf
 from syncline.describe.plain import JsonObject, plain
+from syncline.describe.raster import write_png
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -170,6 +171,17 @@ class Answer:
         return self
 
 
+@dataclass(frozen=True)
+class SaidElsewhere(Answer):
+    """Another process prints the answer: the first of several ranks, or one that was started here."""
+
+    status: int
+
+    @property
+    def exit_status(self) -> int:
+        return self.status
+
+
 PDF = Output(
     "Write the report as PDF (needs chromium or Chrome).",
     lambda answer, path: write_pdf(answer.html(), path),
@@ -180,6 +192,16 @@ PDF = Output(
 def page_output(help: str) -> dict[str, Output]:
     """Return `--html`, with what stands on the page."""
     return {"html": Output(help, Answer.page)}
+
+
+def picture_output() -> dict[str, Output]:
+    """Return `--svg` and `--png`, of an answer whose `picture` is an SVG."""
+    return {
+        "svg": Output("Write the picture as SVG.", lambda answer, path: write_text(path, answer.picture)),
+        "png": Output(
+            "Write the picture as PNG (needs the png extra).", lambda answer, path: write_png(answer.picture, path)
+        ),
+    }
 
 
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}

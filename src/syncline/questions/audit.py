@@ -84,6 +84,6 @@ def audit(
 
 
 def audit_matrix(reports: Sequence[str | Path]) -> AuditAnswer:
-    """Compare reports of hosts, as `syncline audit --json` wrote them: the majority decides, a tie is called one."""
+    """Compare reports of hosts, as `syncline audit --json` wrote them: the majority decides, ties are reported."""
     read = read_reports([Path(path) for path in reports])
     return AuditAnswer(tuple(read), compare_hosts(read))

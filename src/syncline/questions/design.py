@@ -143,12 +143,12 @@ def design(
     *,
     gpus: Annotated[int | None, Parameter("How many GPUs; default: what the jobs' files say.")] = None,
     budget: Annotated[str | float | None, Parameter("Dollars for hosts and network: 40M.")] = None,
-    power: Annotated[float | None, Parameter("Most power, in kW, at full load.")] = None,
-    racks: Annotated[int | None, Parameter("Most racks.")] = None,
-    days: Annotated[float | None, Parameter("Most days for `tokens`.")] = None,
+    power: Annotated[float | None, Parameter("Limit of power, in kW, at full load.")] = None,
+    racks: Annotated[int | None, Parameter("Limit of racks.")] = None,
+    days: Annotated[float | None, Parameter("Limit of days for `tokens`.")] = None,
     tokens: Annotated[str | float | None, Parameter("What must be trained: 15T.")] = None,
     survive: Annotated[
-        float, Parameter("Least share of the training that remains after a failed switch.", min=0.0, max=1.0)
+        float, Parameter("Least share of training speed to keep when a switch fails.", min=0.0, max=1.0)
     ] = 0.5,
     hosts: Annotated[Sequence[str], Parameter(f"Host models to look at. [{DEFAULT_HOST}]", names=("--host",))] = (),
     links: Annotated[
@@ -162,10 +162,10 @@ def design(
         Sequence[float], Parameter("Weight of each job, in their order.", names=("--weight",), rare=True)
     ] = (),
     assume: AssumeOption = None,
-    state: Annotated[str | Path | None, Parameter("Keep what was planned here, and go on from it.")] = None,
+    state: Annotated[str | Path | None, Parameter("Save the search here, and resume from it.")] = None,
     later: Annotated[
         int | Sequence[int] | None,
-        Parameter("GPUs to which it shall grow without recabling; again for each step.", kind=list[int]),
+        Parameter("GPUs to grow to without recabling; repeat for each step.", kind=list[int]),
     ] = None,
     storage: Annotated[
         bool, Parameter("Size storage and a front end beside it; simulate a converged network.")

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from syncline.describe.files import check_writable, write_text
+from syncline.describe.files import check_writable
 from syncline.describe.model import Handle, handle
-from syncline.describe.raster import write_png
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, build, save
 from syncline.fabric.assumed import assumed_of, assumed_of_network
@@ -20,7 +19,7 @@ from syncline.fabric.inventory import inventory as count
 from syncline.fabric.link_rows import LinkRow, links_by_tier, links_of
 from syncline.fabric.load import parse_cluster, presets, read_cluster
 from syncline.fabric.route import Routes
-from syncline.questions.answer import Answer, Output, Parameter, page_output, question
+from syncline.questions.answer import Answer, Output, Parameter, page_output, picture_output, question
 from syncline.questions.clusters.build import check_build
 from syncline.questions.clusters.diff import fabric_diff
 from syncline.questions.inputs import Cluster, built
@@ -46,10 +45,7 @@ class InventoryAnswer(Answer):
     schema_name: ClassVar[str] = "fabric-show"
     outputs: ClassVar[Mapping[str, Output]] = {
         **page_output("Write an interactive page with the picture."),
-        "svg": Output("Write the picture as SVG.", lambda answer, path: write_text(path, answer.picture)),
-        "png": Output(
-            "Write the picture as PNG (needs the png extra).", lambda answer, path: write_png(answer.picture, path)
-        ),
+        **picture_output(),
     }
 
     content: ClassVar[str] = "inventory"
@@ -278,7 +274,7 @@ def import_cluster(
     *,
     format: Annotated[str | None, Parameter("Name the format instead of guessing it.")] = None,
     host: Annotated[
-        str | None, Parameter("What the hosts are, for formats that do not say; 'gpu*=8 x H100' takes those so called.")
+        str | None, Parameter("Host model, where the format has none; 'gpu*=8 x H100' sets it for hosts of that name.")
     ] = None,
     gpu: Annotated[str | None, Parameter("The GPU, where an NCCL topology does not name it.")] = None,
     link: Annotated[str | None, Parameter("What ports run, where the file does not say: NDR, 400GbE.")] = None,

@@ -61,7 +61,7 @@ def read_set(pairs: Sequence[str] | None) -> dict[str, object]:
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name.strip() or not value.strip():
-            raise UsageError(f'--set "{pair}" has no value.', hint="Write --set hosts_per_fte=100.")
+            raise UsageError(f'--set "{pair}" has no value.', hint="Write --set NAME=VALUE.")
         values[name.strip()] = read_document(value, "--set").data
     return values
 
@@ -77,7 +77,7 @@ ReliabilityOption = Annotated[
     Parameter("How often parts fail: llama3-405b, rsc-1, rsc-2, opt-175b, infinitehbd, or a CSV (a log of your own)."),
 ]
 MoreOption = Annotated[bool, Parameter("Show everything, not the answer alone.")]
-ProfileOption = Annotated[str | Path | None, Parameter("What was measured here (`syncline calibrate`).")]
+ProfileOption = Annotated[str | Path | None, Parameter("Measurements of this system (`syncline calibrate`).")]
 
 
 def read_number(argument: str, given: str | float) -> float:

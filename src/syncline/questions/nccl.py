@@ -100,7 +100,7 @@ def read_env(path: Path | None) -> dict[str, str]:
     "syncline nccl check logs/ --cluster cluster.yaml --env nccl-files/nccl.env --json",
     help="""Say from a log whether what was set took effect: network, GPUDirect, NICs, rails, NVLS, channels, variables.
 
-    Each line is yes, no or unknown. Exit status is 0 whatever it says: it is an answer, not an error.
+    Each line is yes, no or unknown. The exit status is always 0.
     """,
 )
 def check_effect(

@@ -196,7 +196,7 @@ def place(
         str | None, Parameter("A host was replaced: move as few as possible.", metavar="OLD=NEW")
     ] = None,
     slack: Annotated[
-        float, Parameter("Part of a step that may be lost before more hosts move.", min=0, max=1, rare=True)
+        float, Parameter("Share of a step to lose before more hosts move.", min=0, max=1, rare=True)
     ] = SLACK,
     routing: Annotated[str, Parameter("spray (balanced), ecmp (hashed) or static.")] = "spray",
     seed: Annotated[int, Parameter("Seed of the swaps that are tried.", rare=True)] = 0,

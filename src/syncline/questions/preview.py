@@ -335,7 +335,7 @@ class PreviewAnswer(Answer):
 def preview(
     cluster: ClusterArgument,
     command: Annotated[
-        Sequence[str], Parameter("What would start the job: torchrun ... train.py ...", metavar="-- COMMAND")
+        Sequence[str], Parameter("The command that starts the job: torchrun ... train.py ...", metavar="-- COMMAND")
     ],
     *,
     world: Annotated[int, Parameter("Number of ranks, instead of the launcher's.", min=0, rare=True)] = 0,
@@ -449,7 +449,7 @@ def _pricer(
         return plain
     if times.on_cpu != cpu:
         raise UsageError(
-            f'kernels were timed on "{times.device}".', hint="Times of a CPU go with --cpu, those of a GPU without."
+            f'kernels were timed on "{times.device}".', hint="Times of a CPU go with `cpu`, those of a GPU without."
         )
     if cpu:
         return replace(plain, times=times)
@@ -467,7 +467,7 @@ def _kept(folder: Path, launch: ScriptLaunch) -> tuple[Capture, ...]:
     found = tuple(sorted((read_capture(path) for path in folder.glob("rank*.json")), key=lambda c: c.rank))
     if not found or found[0].world != launch.world:
         raise UsageError(
-            f"{folder} holds no capture of {launch.world:,} ranks.", hint="Make one with --keep, of the same command."
+            f"{folder} holds no capture of {launch.world:,} ranks.", hint="Make one with `keep`, of the same command."
         )
     return found
 

@@ -111,7 +111,7 @@ def scenario(
     packets: Annotated[PacketQuestion | None, OptionGroup(PacketQuestion, only=SCENARIO_OPTIONS)] = None,
     progress: Progress | None = None,
 ) -> ScenarioReport | PacketScenarioReport:
-    """Play a scenario and say what each job lost against having the cluster to itself."""
+    """Play a scenario; report each job's slowdown against running alone."""
     asked = packets or PacketQuestion()
     if level not in ("flow", "packet"):
         raise UsageError(f'a scenario cannot be played at level "{level}".', hint="One of: flow, packet.")

@@ -12,14 +12,12 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from syncline.describe import units
-from syncline.describe.files import write_text
 from syncline.describe.model import Handle, handle
 from syncline.describe.plain import JsonObject
-from syncline.describe.raster import write_png
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.program import place
-from syncline.questions.answer import Answer, OptionGroup, Output, Parameter, page_output, question
+from syncline.questions.answer import Answer, OptionGroup, Output, Parameter, page_output, picture_output, question
 from syncline.questions.inputs import Cluster, built
 from syncline.schedule import FAMILIES, Options, Schedule
 from syncline.schedule import cost as costs
@@ -162,10 +160,7 @@ class ShownSchedule(Answer):
     schema_name: ClassVar[str] = "schedule-show"
     outputs: ClassVar[Mapping[str, Output]] = {
         **page_output("Write a page with the space-time picture."),
-        "svg": Output("Write the picture as SVG.", lambda answer, path: write_text(path, answer.picture)),
-        "png": Output(
-            "Write the picture as PNG (needs the png extra).", lambda answer, path: write_png(answer.picture, path)
-        ),
+        **picture_output(),
     }
 
     schedule: Handle[Schedule] = handle()

@@ -180,8 +180,8 @@ def simulate(
     algorithm: Annotated[
         str,
         Parameter(
-            "auto (what NCCL takes, and the best known schedule beside it), nccl (the first alone), best (the second "
-            "alone), a family, or your own .xml or .json file."
+            "auto (NCCL's choice next to the best known schedule), nccl or best (one of them alone), a family, or your "
+            "own .xml or .json file."
         ),
     ] = "auto",
     ranks: RanksOption = None,
@@ -406,10 +406,10 @@ def alltoallv(
     seed: SeedOption = 0,
     cross_rail: CrossRailOption = "fabric",
 ) -> Simulation:
-    """Say what an all-to-all takes whose pairs exchange different amounts.
+    """Predict an all-to-all in which pairs exchange different amounts.
 
-    The row is what the job's library takes; beside it stand every message sent straight, at flow level, and the bound.
-    Sizes and bandwidths are of the mean send buffer.
+    The answer is the time of the job's library, next to every message sent directly (flow level) and the bound. Sizes
+    and bandwidths are of the mean send buffer.
 
     >>> alltoallv("h100-64-rail", [["0", "1MiB"], ["64MiB", "0"]]).ranks
     2

@@ -255,7 +255,7 @@ class DecodePrediction(Answer):
     "syncline step h100-64-rail job.yaml --profile profile.yaml",
     help="""Predict one training step of a job on a cluster: time, MFU, memory, traffic, and what limits it.
 
-    The job file fixes the parallelism; everything it does not say is a default that depends on the software's year and
+    The job file fixes the parallelism; anything it leaves out is a default of the software's year and
     is listed with the answer. A job of `kind: decode` gives the time of one generated token instead. A trace of a real
     step is explained: `syncline explain TRACE --cluster CLUSTER`.
     """,
@@ -274,7 +274,7 @@ def step(
     routing: Annotated[
         str, Parameter("With flow: spray (balanced), ecmp (hashed) or static; with packet: spray or ecmp.")
     ] = "spray",
-    profile: Annotated[str | Path | None, Parameter("What was measured here (`syncline calibrate`).")] = None,
+    profile: Annotated[str | Path | None, Parameter("Measurements of this system (`syncline calibrate`).")] = None,
     max_packets: Annotated[
         int | None, Parameter("With packet: stop once more than this many are run (300,000,000).", min=1, rare=True)
     ] = None,

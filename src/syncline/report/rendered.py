@@ -18,17 +18,15 @@ from syncline.describe.rendering import WIDTH
 from syncline.questions.answer import Answer
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 PAGE_WIDTH = 400
 """Columns of text for which a page has room: no column of a table is left out."""
 
 
-def show(answer: Answer, console: Console) -> None:
-    """Print an answer: a line that does not fit wraps, a table is fitted to the console."""
-    for part in cast("Iterable[str | Table]", _maker("text", answer)(answer, console.width)):
-        console.print(part, soft_wrap=isinstance(part, str))
+def parts(answer: Answer, width: int) -> Iterable[str | Table]:
+    """Return the lines and tables of an answer, for so many columns."""
+    return cast("Iterable[str | Table]", _maker("text", answer)(answer, width))
 
 
 def text(answer: Answer) -> str:
@@ -36,7 +34,9 @@ def text(answer: Answer) -> str:
     from rich.console import Console
 
     out = StringIO()
-    show(answer, Console(file=out, width=WIDTH, markup=False, highlight=False, emoji=False))
+    console = Console(file=out, width=WIDTH, markup=False, highlight=False, emoji=False)
+    for part in parts(answer, WIDTH):
+        console.print(part, soft_wrap=isinstance(part, str))
     return out.getvalue().rstrip("\n")
 
 
@@ -48,7 +48,7 @@ def page(answer: Answer) -> str:
     if own is not None:
         return str(own(answer))
     whole = replace(answer, more=True) if hasattr(answer, "more") else answer  # type: ignore[type-var]
-    return answer_page(_maker("text", answer)(whole, PAGE_WIDTH), draw(answer) if draw is not None else ())
+    return answer_page(parts(whole, PAGE_WIDTH), draw(answer) if draw is not None else ())
 
 
 def pictures(answer: Answer) -> dict[str, str]:

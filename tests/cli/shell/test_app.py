@@ -42,7 +42,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> AddVerb:
         def do(num: int = 1, json: JsonOption = False) -> None:
             """Do it."""
             action()
-            emit({"num": num}, json, lambda console: console.print(f"did {num} [of 3]"))
+            emit({"num": num}, json, [f"did {num} [of 3]"])
 
         @module.app.command()  # type: ignore[untyped-decorator]
         def other() -> None:

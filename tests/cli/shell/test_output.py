@@ -54,7 +54,7 @@ def test_text_is_not_taken_for_markup_and_has_one_width_when_piped(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    output.emit({}, False, lambda console: console.print(f"gpu[0-7] :smile: {console.width}"))
+    output.emit({}, False, [f"gpu[0-7] :smile: {output.out().width}"])
     assert capsys.readouterr().out == f"gpu[0-7] :smile: {WIDTH}\n"
 
 
@@ -77,5 +77,5 @@ def test_a_table_on_a_narrow_terminal_keeps_its_words_whole(
     monkeypatch.setenv("COLUMNS", "12")
     table = Table("algorithm", "bandwidth", "limiting", box=None)
     table.add_row("ring", "fastest", "spine-00")
-    output.emit({}, False, lambda console: console.print(table))
+    output.emit({}, False, [table])
     assert capsys.readouterr().out.split() == ["algorithm", "bandwidth", "limiting", "ring", "fastest", "spine-00"]

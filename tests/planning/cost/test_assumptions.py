@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from syncline.describe.guide import read_page
 from syncline.errors import CostError, DescriptionError
@@ -68,3 +69,11 @@ def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:
 def test_the_manual_has_them_all() -> None:
     manual = read_page("method/cost")
     assert [name for name in Assumptions.model_fields if f"`{name}`" not in manual] == []
+
+
+def test_noticing_a_failure_takes_half_a_minute_to_a_quarter_of_an_hour_and_ten_days_at_most() -> None:
+    assert Assumptions.model_fields["detect_s"].json_schema_extra["range"] == [30.0, 900.0]  # type: ignore[call-overload,index]
+    assert [Assumptions(detect_s=value).detect_s for value in (0, 864_000)] == [0, 864_000]
+    for value in (-1, 864_001):
+        with pytest.raises(ValidationError):
+            Assumptions(detect_s=value)

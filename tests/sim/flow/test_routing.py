@@ -176,3 +176,14 @@ def test_rail_zero_is_a_rail_too() -> None:
 
     assert set(map(frozenset, rails(ring(4)))) == {frozenset({1})}
     assert set(map(frozenset, rails(weighted(lambda: ring(4), (50e9, 50e9))))) == {frozenset({0}), frozenset({1})}
+
+
+@pytest.mark.parametrize(("stripes", "nics", "connections"), [("joined", 2, 1), ("apart", 2, 2), ("first", 1, 1)])
+def test_what_a_gpu_sends_leaves_by_each_of_its_nics(stripes: str, nics: int, connections: int) -> None:
+    host = {"model": "dgx-h100", "gpus": 4, "nics": 8}
+    two = build(ClusterSpec.model_validate({"hosts": 4, "host": host, "network": "rail-optimized NDR"}))
+    gpus = two.gpus.astype(np.int64)
+    wires = FlowNetwork(two, NetworkOptions("ecmp", stripes=stripes)).wire(gpus[:1], gpus[-1:], np.zeros(1, np.int64))  # type: ignore[arg-type]
+    crossed = np.unique(wires.paths.link[wires.paths.link < len(two.links)])
+    leaving = (two.devices.kind[two.links.src[crossed]] == DeviceKind.NIC) & (two.links.tier[crossed] == Tier.ACCESS)
+    assert (int(leaving.sum()), int(wires.count.sum())) == (nics, connections)

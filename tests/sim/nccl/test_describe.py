@@ -6,10 +6,11 @@ import pytest
 
 from syncline.errors import DescriptionError
 from syncline.fabric import build
+from syncline.fabric.catalog import load_catalog
 from syncline.fabric.load import load
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import place
-from syncline.sim.nccl.describe import from_fabric, from_placement, from_spec
+from syncline.sim.nccl.describe import _tuner, from_fabric, from_placement, from_spec
 from syncline.sim.nccl.system import NcclSystem
 
 
@@ -166,3 +167,10 @@ def test_google_instances_have_the_settings_of_their_guide() -> None:
     system = from_spec(spec, 2, 8)
     assert (system.env["NCCL_PROTO"], system.tuner) == ("Simple,LL128", "gcp-a3-mega")
     assert from_spec(spec, 2, 8, {"env": {"NCCL_ALGO": "Ring"}}).env == {"NCCL_ALGO": "Ring"}
+
+
+def test_a_tuner_comes_with_libfabric_on_efa_alone() -> None:
+    link, gpu = load_catalog().link("EFAv2"), "h100"
+    assert _tuner(link, gpu, "efa", {}, []) == "aws-p5"
+    assert _tuner(link, gpu, "tcp", {}, []) == ""  # the same port, driven as an Ethernet card
+    assert _tuner(None, gpu, "efa", {}, []) == ""

@@ -50,7 +50,7 @@ Terminal = Annotated[bool, typer.Option("--terminal", help="Show it at this term
 Serve = Annotated[bool, typer.Option("--serve", help="Serve the page and /metrics.")]
 Address = Annotated[str, serving(help="Address to serve on; elsewhere than loopback needs a token.")]
 Port = Annotated[int, serving(help="Port to serve on; 0 lets the system choose.")]
-TokenFile = Annotated[Path | None, serving(help="File with the token that readers must show.")]
+TokenFile = Annotated[Path | None, serving(help="File with the token that clients must send.")]
 TlsCert = Annotated[Path | None, serving(help="Certificate chain for TLS (PEM).")]
 TlsKey = Annotated[Path | None, serving(help="Private key of the certificate (PEM).")]
 Agents = Annotated[

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from syncline.cli.shell.output import JsonOption, emit, examples
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from syncline.cli.shell.output import JsonOption, emit, examples, out
 
 app = typer.Typer()
 RUNS_BARE = True
@@ -34,23 +31,17 @@ def guide(
     if page is None:
         titles = {name: title(path.read_text("utf-8")) for name, path in pages().items()}
         listed = [{"page": name, "title": text} for name, text in titles.items()]
-        emit({"pages": listed}, json, lambda console: _list(console, titles))
+        width = max(map(len, titles)) + 2
+        lines = [f"{name:{width}}{text}" for name, text in titles.items()]
+        emit({"pages": listed}, json, [*lines, "", "syncline guide PAGE prints one"])
     else:
         text = read_page(page)
-        emit({"page": page, "title": title(text), "markdown": text}, json, lambda console: _show(console, text))
+        emit({"page": page, "title": title(text), "markdown": text}, json, [_shown(text)])
 
 
-def _list(console: Console, titles: dict[str, str]) -> None:
-    width = max(map(len, titles)) + 2
-    for name, text in titles.items():
-        console.print(f"{name:{width}}{text}", soft_wrap=True)
-    console.print("\nsyncline guide PAGE prints one")
+def _shown(text: str) -> object:
+    if not out().is_terminal:
+        return text.removesuffix("\n")
+    from rich.markdown import Markdown
 
-
-def _show(console: Console, text: str) -> None:
-    if console.is_terminal:
-        from rich.markdown import Markdown
-
-        console.print(Markdown(text))
-    else:
-        console.file.write(text)
+    return Markdown(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,7 +23,8 @@ ScaleOption = Annotated[
 ClusterArgument = Annotated[str, typer.Argument(metavar="CLUSTER", help="A preset's name or a cluster file.")]
 HostsOption = Annotated[str | None, typer.Option(help="Only this many hosts, or these: 4, or host-00,host-05. [all]")]
 KnobOption = Annotated[
-    list[str] | None, typer.Option("--set", help="A knob of the profile: --set mtu_bytes=1500. See the guide.")
+    list[str] | None,
+    typer.Option("--set", help="A setting of the profile: --set mtu_bytes=1500 (`syncline guide lab`)."),
 ]
 LabOption = Annotated[str | None, typer.Option(help="Which running lab (see `lab list`). [the only one]")]
 
@@ -54,27 +55,24 @@ def read_scale(text: str | None) -> float | None:
 
 def read_profile(knobs: list[str]) -> Profile:
     """Read `mtu_bytes=1500` and the like into a profile."""
-    import dataclasses
+    from dataclasses import asdict
 
-    from syncline.describe.document import read_document
+    from pydantic import TypeAdapter, ValidationError
+
+    from syncline.describe.mistakes import mistake
     from syncline.errors import UsageError
-    from syncline.lab.profile import DEFAULT
+    from syncline.lab.profile import DEFAULT, Profile
+    from syncline.questions.inputs import read_set
 
-    known = {field.name: field.type for field in dataclasses.fields(DEFAULT)}
-    values: dict[str, Any] = {}
-    for knob in knobs:
-        name, equals, text = knob.partition("=")
-        if not equals or name.strip() not in known:
-            raise UsageError(f'--set "{knob}" sets no knob.', hint=f"Write NAME=VALUE; knobs: {', '.join(known)}.")
-        value = read_document(text, "--set").data if text.strip() else ""
-        kind = str(known[name.strip()])
-        wanted = (str,) if "str" in kind or "Literal" in kind else (bool,) if kind == "bool" else (int, float)
-        if "None" in kind:
-            wanted = (*wanted, type(None))
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-            raise UsageError(f'--set "{knob}": {name.strip()} is {kind}.', hint=f"See {cite('lab')}.")
-        values[name.strip()] = value
-    return dataclasses.replace(DEFAULT, **values)
+    values = read_set(knobs)
+    known = asdict(DEFAULT)
+    if unknown := [name for name in values if name not in known]:
+        raise UsageError(f"--set: the profile has no {unknown[0]}.", hint=f"It has {', '.join(known)}.")
+    try:
+        return TypeAdapter(Profile).validate_python(known | values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"--set {first['loc'][0]}: {mistake(first)}.", hint=f"See {cite('lab')}.") from None
 
 
 def read_faults(texts: list[str], blueprint: Blueprint) -> tuple[Fault, ...]:

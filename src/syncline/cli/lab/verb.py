@@ -19,12 +19,10 @@ from syncline.cli.lab.options import (
     share_of_progress,
 )
 from syncline.cli.shell.derive import GroupedCommand, rare
-from syncline.cli.shell.output import JsonOption, emit, err, examples, progress
+from syncline.cli.shell.output import JsonOption, emit, err, examples, print_parts, progress
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from syncline.lab import Lab, LabJob, Process, RunResult
 
 app = typer.Typer(
@@ -69,13 +67,13 @@ def run(
     links: Annotated[bool, typer.Option("--links", help="Show what each link carried.")] = False,
     record: Annotated[Path | None, typer.Option(help="Write the counters of all links as a timeline.")] = None,
     prefix: Annotated[bool, rare(help="Mark lines with rank and host.")] = True,
-    pin: Annotated[bool, rare(help="Tie rank i to core i mod cores.")] = False,
+    pin: Annotated[bool, rare(help="Pin rank i to core i mod cores.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Run a command once per rank on an emulated copy of a cluster.
 
-    Ranks find the environment of torchrun, Open MPI and Slurm. Their output is passed through; the exit status is that
-    of the first rank that fails, which ends the others. Everything is removed at the end, whatever happens.
+    Ranks get the environment of torchrun, Open MPI and Slurm, and their output passes through. The first rank that
+    fails ends the others and sets the exit status. The lab is removed at the end, whatever happens.
     """
     from syncline.describe import units
     from syncline.describe.files import check_writable
@@ -114,15 +112,14 @@ def run(
     payload = _run_payload(lab, result, events)
     if counters is not None:
         payload["links"] = _link_payload(counters)
-
-    def text(console: Console) -> None:
-        if counters is not None and links:
-            err().print(link_table(counters) if len(counters.samples) else "no link carried anything")
-        for event in events:
-            when = event.at_s - job.started_s
-            err().print(f"{when:8.3f} s  {event.what}: {event.text} {event.error}".rstrip(), soft_wrap=True)
-
-    emit(payload, json, text)
+    emit(payload, json, ())
+    if not json:  # stdout is the ranks'
+        carried = link_table(counters) if counters and len(counters.samples) else "no link carried anything"
+        happened = (
+            f"{event.at_s - job.started_s:8.3f} s  {event.what}: {event.text} {event.error}".rstrip()
+            for event in events
+        )
+        print_parts(err(), [*([carried] if links else []), *happened])
     raise typer.Exit(result.exit_status)
 
 
@@ -138,13 +135,7 @@ def show(
     from syncline.report.text.check.lab import cable_table, headline
 
     blueprint = drawn(cluster, scale, hosts, set_ or [])
-
-    def text(console: Console) -> None:
-        console.print("\n".join(headline(blueprint)), soft_wrap=True)
-        console.print()
-        console.print(cable_table(blueprint))
-
-    emit(blueprint.to_json(), json, text)
+    emit(blueprint.to_json(), json, [*headline(blueprint), "", cable_table(blueprint)])
 
 
 @app.command(epilog=examples("syncline lab check cluster.yaml", "syncline lab check cluster.yaml --scale 1/10 --json"))
@@ -170,14 +161,8 @@ def check(
         found = measure(
             lab, seconds=seconds, tolerance=tolerance, on_progress=share_of_progress(bar, "measuring links")
         )
-
-    def text(console: Console) -> None:
-        console.print("\n".join(headline(blueprint)), soft_wrap=True)
-        console.print()
-        console.print(check_table(found))
-        console.print("\n".join(["", *check_lines(found)]), soft_wrap=True)
-
-    emit({"scale": blueprint.scale, **found.to_json()}, json, text)
+    parts = [*headline(blueprint), "", check_table(found), "", *check_lines(found)]
+    emit({"scale": blueprint.scale, **found.to_json()}, json, parts)
     raise typer.Exit(0 if found.ok else 1)
 
 
@@ -196,9 +181,7 @@ def paths(
     with Lab(blueprint) as lab:
         table = lab.paths()
     rows = [{**row, "names": [blueprint.link_names[link] for link in row["links"]]} for row in table.to_json()]
-    emit(
-        {"hash_seed": blueprint.profile.hash_seed, "paths": rows}, json, lambda console: console.print(path_table(rows))
-    )
+    emit({"hash_seed": blueprint.profile.hash_seed, "paths": rows}, json, [path_table(rows)])
 
 
 @app.command(
@@ -224,7 +207,7 @@ def shell(
     with find_lab(lab) as visit:
         code, output = run_inside(visit, host, command or [os.environ.get("SHELL", "/bin/sh")], keep_output=json)
         name = visit.lab.name
-    emit({"lab": name, "host": host, "exit_code": code, "stdout": output}, json, lambda console: None)
+    emit({"lab": name, "host": host, "exit_code": code, "stdout": output}, json, ())
     raise typer.Exit(code if code >= 0 else 128 - code)
 
 
@@ -243,9 +226,9 @@ def fault(
     lab: LabOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Let faults happen in a running lab, or list them.
+    """Inject faults into a running lab, or list those in force.
 
-    They begin now or after `at`; without any, those that are going on are listed.
+    A fault begins now, or after `at`. Without a fault, the command lists those in force.
 
     Kinds: down, rate 25%, rate 100Mbps, loss 1%, traffic 40% (a -> b), killed, paused, slow 50%, mtu 1500. Targets:
     host-01, host-01:eth0, host-01/nic-0, leaf-00, leaf-00 <-> spine-01, or one direction with ->.
@@ -264,17 +247,9 @@ def fault(
             visit.ask("mend", fault=number)
         _, state = visit.describe()
         name = visit.lab.name
-
-    def text(console: Console) -> None:
-        for row in rows:
-            console.print(f"fault {row['fault']}: {row['text']}", soft_wrap=True)
-        if not rows:
-            for row in state["faults"]:
-                console.print(f"fault {row['fault']}: {row['text']}" + ("" if row["begun"] else " (to come)"))
-            if not state["faults"]:
-                console.print("no faults")
-
-    emit({"lab": name, "ordered": rows, "faults": state["faults"]}, json, text)
+    shown = rows or state["faults"]
+    lines = [f"fault {row['fault']}: {row['text']}{'' if row.get('begun', True) else ' (to come)'}" for row in shown]
+    emit({"lab": name, "ordered": rows, "faults": state["faults"]}, json, lines or ["no faults"])
 
 
 @app.command("list", epilog=examples("syncline lab list", "syncline lab list --json"))
@@ -301,18 +276,12 @@ def list_(json: JsonOption = False) -> None:
                 "faults": state["faults"],
             }
         )
-
-    def text(console: Console) -> None:
-        for row in rows:
-            console.print(
-                f"{row['name']}: {row['cluster']}, {len(row['hosts'])} hosts ({row['hosts'][0]} ...), "
-                f"{len(row['processes'])} processes, {len(row['faults'])} faults; made by process {row['maker_pid']}",
-                soft_wrap=True,
-            )
-        if not rows:
-            console.print("no lab is running")
-
-    emit({"labs": rows}, json, text)
+    lines = [
+        f"{row['name']}: {row['cluster']}, {len(row['hosts'])} hosts ({row['hosts'][0]} ...), {len(row['processes'])} "
+        f"processes, {len(row['faults'])} faults; made by process {row['maker_pid']}"
+        for row in rows
+    ]
+    emit({"labs": rows}, json, lines or ["no lab is running"])
 
 
 def _printer(prefix: bool) -> Any:

@@ -27,7 +27,7 @@ from typer.core import TyperCommand, TyperGroup
 from syncline.cli.shell.output import JSON_HELP, err, examples, progress, tell
 from syncline.describe.files import check_folder, check_writable, make_folder
 from syncline.errors import UsageError
-from syncline.questions.answer import Answer, OptionGroup, Output, Parameter
+from syncline.questions.answer import Answer, OptionGroup, Output, Parameter, SaidElsewhere
 
 RARE = "Rarely needed"
 rare = partial(typer.Option, rich_help_panel=RARE)
@@ -66,8 +66,10 @@ def command(question: Question) -> Callable[..., None]:
             (check_folder if shape.outputs[key].folder else check_writable)(path)
         given |= {shape.outputs[key].sets: True for key in paths if shape.outputs[key].sets}
         answer = _ask(question, shape, given)
-        written = [path for key, target in paths.items() for path in _write(answer, key, target)]
-        tell(answer, as_json, *written)
+        elsewhere = isinstance(answer, SaidElsewhere)
+        written = [] if elsewhere else [path for key, target in paths.items() for path in _write(answer, key, target)]
+        if not elsewhere:
+            tell(answer, as_json, *written)
         if answer.exit_status:
             raise typer.Exit(answer.exit_status)
 

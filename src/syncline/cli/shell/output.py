@@ -5,14 +5,14 @@ def show(name: str = "default", json: JsonOption = False) -> None:
     from syncline.fabric.load import load      # heavy imports belong inside the command
 
     fabric = load(name)
-    emit({"gpus": fabric.num_gpus}, json, lambda console: console.print(f"{fabric.num_gpus} GPUs"))
+    emit({"gpus": fabric.num_gpus}, json, [f"{fabric.num_gpus} GPUs"])
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -32,12 +32,18 @@ JSON_HELP = "Print one JSON object instead of text."
 JsonOption = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
-def emit(payload: Mapping[str, object], as_json: bool, text: Callable[[Console], None]) -> None:
-    """Print a verb's answer: `payload` as JSON, or whatever `text` writes on the console."""
+def emit(payload: Mapping[str, object], as_json: bool, parts: Iterable[object]) -> None:
+    """Print a verb's answer: `payload` as JSON, or its lines and tables."""
     if as_json:
         print_json(payload)
     else:
-        text(out())
+        print_parts(out(), parts)
+
+
+def print_parts(console: Console, parts: Iterable[object]) -> None:
+    """Print lines and tables: a line that does not fit wraps, a table is fitted to the console."""
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))
 
 
 def tell(answer: Answer, as_json: bool, *written: Path | None) -> None:
@@ -46,12 +52,10 @@ def tell(answer: Answer, as_json: bool, *written: Path | None) -> None:
     if as_json:
         print_json({**answer.to_json(), **({"written": paths} if paths else {})})
         return
-    from syncline.report.rendered import show
+    from syncline.report.rendered import parts
 
     console = out()
-    show(answer, console)
-    for path in paths:
-        console.print(f"wrote {path}", soft_wrap=True)
+    print_parts(console, [*parts(answer, console.width), *(f"wrote {path}" for path in paths)])
 
 
 def print_json(payload: Mapping[str, object]) -> None:

@@ -21,10 +21,8 @@ POLL_S = 0.2
 GRACE_S = 10.0
 
 
-def run_until(
-    command: list[str], local: int | None, timeout_s: float, finish: bool, tell: Callable[[str], None]
-) -> dict[str, Any]:
-    """Return what the script's ranks learned; they are stopped once it is there, unless they may finish."""
+def run_until(command: list[str], local: int | None, timeout_s: float, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Return what the script's ranks learned; they are stopped once it is there."""
     if shutil.which(command[0]) is None:
         raise UsageError(
             f'"{command[0]}" is not a command on this host.', hint="Give what starts the training, after --."
@@ -33,7 +31,7 @@ def run_until(
         answer = Path(folder) / "learned.json"
         ranks = _start(command, local, answer)
         try:
-            return _await(ranks, answer, timeout_s, finish, tell)
+            return _await(ranks, answer, timeout_s, tell)
         finally:
             _stop(ranks)
 
@@ -53,7 +51,7 @@ def _start(command: list[str], local: int | None, answer: Path) -> list[subproce
 
 
 def _await(
-    ranks: list[subprocess.Popen[bytes]], answer: Path, timeout_s: float, finish: bool, tell: Callable[[str], None]
+    ranks: list[subprocess.Popen[bytes]], answer: Path, timeout_s: float, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     end, said = time.monotonic() + timeout_s, ""
     while True:
@@ -63,7 +61,7 @@ def _await(
         if found is not None and found["phase"] != said:
             said = found["phase"]
             tell(f"step {found['steps']}: {said}; {found['why']}")
-        if found is not None and found["phase"] == "hold" and (over or not finish):
+        if found is not None and found["phase"] == "hold":
             return found
         if failed or over:
             raise _ended(failed, found)

@@ -18,7 +18,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "simulate": "Simulate a collective, messages or flows on a cluster.",
         "design": "Find the fabric for a job and a budget.",
         "cost": "Say what a cluster and its jobs cost, owned or rented.",
-        "place": "Map a job's ranks to the GPUs of an allocation.",
+        "place": "Map a job's ranks to an allocation's GPUs.",
         "share": "Several jobs on one cluster: hosts, slots, slowdowns.",
         "scenario": "Several jobs, tenants and failures on one cluster.",
         "schedule": "Build, draw, prove and price collective schedules.",
@@ -28,18 +28,18 @@ GROUPS: dict[str, dict[str, str]] = {
         "rehearse": "Predict, run and compare on an emulated cluster.",
         "lab": "Run commands on an emulated copy of a cluster.",
         "calibrate": "Fit predictions to a measured step, collective, host or script.",
-        "nccl": "What to set for NCCL, and whether it took effect.",
+        "nccl": "Choose NCCL settings, and check that they took effect.",
     },
     "Check": {
         "explain": "Explain a traced step: where it goes and what to change.",
         "audit": "Check a host, or many, for what slows training.",
         "bench": "Measure collectives against what they should give.",
-        "doctor": "What is wrong, where, how likely: logs, tools and tables joined.",
-        "diagnose": "Say what went wrong first, from logs of any size.",
+        "doctor": "Find what is wrong, where and how likely, from logs and tools.",
+        "diagnose": "Find the first cause in logs of any size.",
         "discover": "Describe the cluster that hosts are part of.",
     },
     "Watch": {
-        "watch": "Watch a host or a run, the prediction beside it.",
+        "watch": "Watch a host or a run next to its prediction.",
     },
     "Learn": {
         "guide": "Print a page of the documentation.",
@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, str]] = {
 VERBS: dict[str, str] = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
 #: Verbs that run something have a file in `cli/`. The others' commands derive from `questions/` (`COMMANDS`).
-BY_HAND = frozenset(("audit", "bench", "calibrate", "guide", "lab", "serve", "validate", "watch"))
+BY_HAND = frozenset(("audit", "calibrate", "guide", "lab", "serve", "validate", "watch"))
 
 #: Verbs that moved -> where to. The old name runs the new command for one release.
 RENAMED = {

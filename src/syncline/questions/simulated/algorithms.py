@@ -29,13 +29,15 @@ class AlgorithmChoice:
     def check(self) -> None:
         """Refuse options that cannot be meant."""
         if self.chunks < 0:
-            raise UsageError(f"--chunks must be 1 or more, got {self.chunks}.", hint="Leave it out to have it chosen.")
+            raise UsageError(f"`chunks` must be 1 or more, got {self.chunks}.", hint="Leave it out to have it chosen.")
         if self.servers < 0:
-            raise UsageError(f"--servers must be 1 or more, got {self.servers}.")
+            raise UsageError(f"`servers` must be 1 or more, got {self.servers}.")
         if (self.servers or self.colocated) and self.algorithm != SERVER:
-            raise UsageError("--servers and --colocated shape a parameter server.", hint=f"Add --algorithm {SERVER}.")
+            raise UsageError(
+                "`servers` and `colocated` shape a parameter server.", hint=f"Set `algorithm` to {SERVER}."
+            )
         if self.chunks and self.algorithm == "nccl":
-            raise UsageError("--chunks does not apply to nccl, which cuts as it likes.", hint="Name a family.")
+            raise UsageError("`chunks` does not apply to nccl, which cuts as it likes.", hint="Name a family.")
 
     def contest(self, kind: Kind, placed: Placement, network: FlowNetwork) -> Contest:
         """Return the algorithms, proved and routed, ready to be priced."""
@@ -57,7 +59,7 @@ class AlgorithmChoice:
         if colocated and spare:
             raise UsageError(
                 f"{count} parameter servers need a GPU each; {placed.num_ranks:,} ranks leave {len(spare)}.",
-                hint="Give fewer --ranks or --servers, or --colocated: servers on the GPUs of ranks.",
+                hint="Give fewer `ranks` or `servers`, or `colocated`: servers on the GPUs of ranks.",
             )
         found = verify(build(SERVER, placed.num_ranks, kind=kind, servers=count, colocated=colocated))
         if colocated:
@@ -69,7 +71,6 @@ class AlgorithmChoice:
         )
 
     def _file(self, kind: Kind, placed: Placement) -> Proved:
-
         schedule = read(Path(self.algorithm))
         goal = schedule.collective
         if goal.kind is not kind:
@@ -77,7 +78,7 @@ class AlgorithmChoice:
                              hint=f"Simulate {goal.kind.value.replace('_', '')}, or give another file.")  # fmt: skip
         if goal.num_ranks != placed.num_ranks:
             raise UsageError(f"{self.algorithm} is for {goal.num_ranks:,} ranks, and {placed.num_ranks:,} are placed.",
-                             hint=f"Add --ranks {goal.num_ranks}.")  # fmt: skip
+                             hint=f"Set `ranks` to {goal.num_ranks}.")  # fmt: skip
         return verify(schedule)
 
 

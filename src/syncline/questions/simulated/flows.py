@@ -133,7 +133,7 @@ def flows(
     packets: Annotated[PacketQuestion | None, OptionGroup(PacketQuestion, only=FLOW_OPTIONS)] = None,
     progress: Progress | None = None,
 ) -> FlowsAnswer:
-    """Simulate flows from a file, or drawn by size distribution and load, packet by packet."""
+    """Simulate flows packet by packet: from a file, or drawn from a size distribution at a load."""
     fabric = built(cluster)
     network = packet_network(fabric)
     traffic = _traffic(fabric, file, load, sizes, duration, connections, seed)

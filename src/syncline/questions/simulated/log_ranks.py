@@ -25,5 +25,5 @@ def ranks_of(log: Path, op: str, asked: int | None, fabric: Fabric) -> int | Non
         return asked
     if asked is not None:
         raise UsageError(f"{log} is of {told.num_ranks:,} ranks, not {asked:,}: its bus bandwidth says so.",
-                         hint=f"Say --ranks {told.num_ranks}, or name the log of that run.")  # fmt: skip
+                         hint=f"Set `ranks` to {told.num_ranks}, or name the log of that run.")  # fmt: skip
     return told.num_ranks

@@ -57,7 +57,7 @@ def slots(
     seed: Annotated[int, Parameter("Seed of hashes and clocks.", rare=True)] = 0,
     packets: Annotated[PacketQuestion | None, OptionGroup(PacketQuestion, only=("buffer", "background"))] = None,
 ) -> SlotAnswer:
-    """Lay a job into time slots that hosts keep by their clocks, and run it against best effort.
+    """Schedule a job into time slots kept by the hosts' clocks, and compare it with best effort.
 
     >>> cluster = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
     >>> slots(cluster, "incast:3:64KiB").num_messages

@@ -7,11 +7,6 @@ from typing import NamedTuple
 
 from syncline.describe import units
 
-_SHOWN = {
-    "_Bps": units.show_bandwidth, "_usd": units.show_money, "_w": units.show_power, "_s": units.show_time,
-    "_bytes": units.show_size,
-}  # fmt: skip
-
 
 class PictureFact(NamedTuple):
     """One row: a heading of those below it where `value` is None; `source` is shown on hover."""
@@ -48,22 +43,17 @@ def _part(part: Mapping[str, object]) -> PictureFact:
 
 
 def _shown(key: str, value: object, under: str = "") -> str:
-    """Return a value as people read it; the end of its name says its unit."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, (int, float)):
-        return str(value)
-    if "oversubscription" in (under, key):
+    """Return a value as people read it."""
+    if "oversubscription" in (under, key) and isinstance(value, (int, float)):
         return f"{value:.3g}:1"
-    for suffix, show in _SHOWN.items():
-        if key.endswith(suffix):
-            return show(float(value))
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    if key == "bisection_Bps" and isinstance(value, (int, float)):  # of many links: bytes, as the inventory has it
+        return units.show_bandwidth(value)
+    return units.show_by_name(key, value)
 
 
 def _label(key: str) -> str:
     """Return a name without its unit and underscores: `network_price_usd` is `network price`."""
-    for suffix in _SHOWN:
+    for suffix in units.BY_ENDING:
         key = key.removesuffix(suffix)
     words = key.replace("_", " ")
     return words.replace("gpu", "GPU").replace("nvlink", "NVLink").replace("nics", "NICs")

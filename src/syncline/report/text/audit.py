@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from syncline.auditing.matrix import Matrix
 from syncline.auditing.report import HostReport
+from syncline.describe.names import few
 from syncline.describe.units import counted
 from syncline.finding import Action, Finding, Severity, worst
 from syncline.questions.audit import AuditAnswer
@@ -100,7 +101,7 @@ def _alike_lines(alike: Sequence[Finding], num_hosts: int) -> Iterator[str]:
 def _hosts(names: Sequence[str], total: int) -> str:
     if len(names) == total > 2:
         return f"all {total} hosts"
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return few(names, 6)
 
 
 def finding_lines(alike: Sequence[Finding], host: str = "") -> Iterator[str]:
@@ -143,8 +144,7 @@ def _unknown_lines(report: HostReport) -> Iterator[str]:
         yield ""
         yield f"could not be checked ({counted(sum(map(len, reasons.values())), 'rule')}):"
         for reason, ids in reasons.items():
-            names = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
-            yield f"  {reason}: {names}"
+            yield f"  {reason}: {few(ids)}"
 
 
 def _place(finding: Finding, reports: Sequence[HostReport]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -103,26 +103,11 @@ def _range(key: str, low: float, high: float) -> str:
 
 
 def _field(key: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {shown}" for name, item in value.items() if (shown := _field(name, item)))
     if isinstance(value, list):
         return "; ".join(_field(key, item) for item in value)
-    if isinstance(value, (int, float)):
-        unit = next((unit for unit in _SHOW if key.endswith(unit)), "")
-        return _SHOW[unit](value) if unit else f"{value:,}" if isinstance(value, int) else f"{value:g}"
-    return str(value)
-
-
-_SHOW: Mapping[str, Callable[[float], str]] = {
-    "_Bps": units.show_rate,
-    "_s": units.show_time,
-    "_s_per_m": lambda value: f"{units.show_time(value)} per m",
-    "_bytes": units.show_size,
-    "_usd": units.show_money,
-    "_w": units.show_power,
-}
+    return units.show_by_name(key, value)
 
 
 def _sources(bill: Sequence[BillLine]) -> list[str]:

@@ -9,6 +9,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from syncline.describe.names import few
 from syncline.errors import BenchError
 
 if TYPE_CHECKING:
@@ -134,9 +135,8 @@ def _plan(doors: Sequence[str | None]) -> str:
 def _did_not_come(late: Sequence[str], count: int, limit_s: float) -> Finding:
     from syncline.finding import Action, Finding, Severity
 
-    shown = ", ".join(late[:4]) + (f" and {len(late) - 4} more" if len(late) > 4 else "")
     return Finding(
-        "bench.reach", Severity.CRITICAL, shown, f"no word of {len(late)} of {count} ranks within {limit_s:.0f} s",
+        "bench.reach", Severity.CRITICAL, few(late), f"no word of {len(late)} of {count} ranks within {limit_s:.0f} s",
         "every rank says where it can be reached", (), "the process there hangs or has ended, or its host is cut off",
         "See whether the process runs there and what it wrote, and whether the host reaches rank 0's.",
         action=Action.INSPECT,

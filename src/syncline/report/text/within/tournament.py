@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from syncline.bench.tournament import Result
 from syncline.describe import units
+from syncline.questions.within.tournament import NOT_PLAYED, TournamentAnswer
+from syncline.report.text.bench import finding_lines
 
 MAX_MATRIX = 32
 
@@ -41,3 +43,13 @@ def _matrix(result: Result, names: Sequence[str], share: np.ndarray[tuple[int], 
         cells = ["    -" if np.isnan(value) else f"{100 * value:5.0f}" for value in worst[i]]
         lines.append(f"{name:<{wide}}{''.join(cells)}")
     return lines
+
+
+def text(answer: TournamentAnswer, width: int) -> Iterator[str]:
+    """Yield who was slow to whom, and what explains it."""
+    if answer.result is not None:
+        yield from tournament_lines(answer.result, answer.hosts)
+        yield ""
+    yield from finding_lines(answer.findings) or ["nothing is slow beyond the noise, and no part loses packets"]
+    if answer.result is None:
+        yield NOT_PLAYED

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from syncline.cli.bench import probe
+from syncline.bench.ranks import probe
 from syncline.errors import BenchError
 from syncline.finding import Finding
 from syncline.host import packets

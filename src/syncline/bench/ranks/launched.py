@@ -1,45 +1,15 @@
-"""How the verbs of `syncline bench` begin: as one of many ranks, or by starting them here."""
+"""The ranks that measure: launched together, or this process's own command started N times."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-import typer
-
-from syncline.cli.shell.output import err
 
 if TYPE_CHECKING:
     from syncline.fabric import Fabric
     from syncline.runtime.group import Group
     from syncline.runtime.launch import Launch
-
-
-def start_here(context: typer.Context, local: int | None) -> None:
-    """Start this command N times on this machine, unless this process is one of them, and end with its status."""
-    from syncline.runtime.launch import detect
-
-    if local is None or detect(os.environ) is not None:
-        return
-    from syncline.bench.local import run_here
-
-    status, complaint = run_here(_again(context), local)
-    if complaint:
-        err().print(complaint, soft_wrap=True)
-    raise typer.Exit(status)
-
-
-def _again(context: typer.Context) -> list[str]:
-    """Return the words that call this command with the same options, less --local."""
-    words = ["bench", str(context.info_name)]
-    for option in context.command.params:
-        value = context.params.get(str(option.name))
-        if option.name == "local" or value in (None, False) or value == option.default:
-            continue
-        words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
-    return words
 
 
 def launched() -> Launch:
@@ -63,14 +33,6 @@ def join(backend: str | None) -> Group:
     from syncline.runtime.group import Group
 
     return Group.join(launched(), backend=backend or Group.usual_backend())
-
-
-def teller(group: Group) -> Callable[[str], None]:
-    """Return what tells people how far things are: rank 0, on a terminal."""
-    console = err()
-    if group.rank != 0 or not console.is_terminal:
-        return lambda text: None
-    return lambda text: console.print(f"\r\x1b[K{text}", end="")
 
 
 def described(cluster: str) -> Fabric:

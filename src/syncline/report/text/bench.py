@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from syncline.bench.measured import PROGRAM
 from syncline.bench.price import Loss
 from syncline.bench.verdict import Judgement
 from syncline.describe import units
 from syncline.finding import Finding, Severity
+from syncline.questions.bench import BenchAnswer
 
 HEAD = (
     "#                                                              {place:^31}        ",
@@ -140,3 +142,24 @@ def loss_lines(loss: Loss | None) -> list[str]:
     else:
         lines.append(f"#   no price: {loss.price_source}")
     return lines
+
+
+def answer_lines(answer: BenchAnswer) -> list[str]:
+    """Return what was measured beside what was expected, the worst finding above it and all below."""
+    hosts = f", {units.counted(answer.hosts, 'host')}" if answer.hosts else ""
+    where = f" on {answer.cluster}" if answer.cluster else ""
+    return [
+        *headline(answer.findings),
+        *(f"# not judged ({name}): {why}" for name, why in answer.unpredicted.items()),
+        f"# {PROGRAM[answer.rows[0].measured.kind].removesuffix('_perf')}{where}: {answer.ranks} ranks{hosts}, "
+        f"{answer.library}",
+        *(f"# {note}" for note in answer.notes),
+        *sweep_lines(answer.rows),
+        *finding_lines(answer.findings),
+        *(loss_lines(answer.loss) if answer.judging.cost else []),
+    ]
+
+
+def text(answer: BenchAnswer, width: int) -> Iterable[str]:
+    """Return a sweep, judged."""
+    return answer_lines(answer)

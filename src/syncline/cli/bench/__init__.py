@@ -1,5 +1,0 @@
-"""`syncline bench`."""
-
-from syncline.cli.bench.verb import app
-
-__all__ = ["app"]
