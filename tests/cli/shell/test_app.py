@@ -18,7 +18,7 @@ import typer
 from syncline import __version__
 from syncline.cli.shell import app
 from syncline.cli.shell.output import JsonOption, emit, examples
-from syncline.cli.shell.verbs import BY_HAND, VERBS, manual
+from syncline.cli.shell.verbs import BY_HAND, VERBS
 from syncline.errors import FabricError
 
 AddVerb = Callable[[Callable[[], object]], None]
@@ -60,21 +60,6 @@ def fail(error: BaseException) -> Callable[[], None]:
         raise error
 
     return action
-
-
-@pytest.mark.parametrize("columns", ["60", "80", "140"])
-def test_the_manual_printed_at_once_is_the_one_typer_prints(
-    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    assert app.run(["--help"]) == 0
-    assert manual() == capsys.readouterr().out
-
-
-def test_the_manual_loads_nothing_heavy() -> None:
-    code = "import sys, syncline.cli.shell.start; print({'typer', 'numpy', 'inspect'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
 
 
 def test_an_answer_is_printed_without_torch() -> None:

@@ -1,12 +1,9 @@
 """The verbs of the command, in the order the manual shows them, and the manual of the command itself.
 
-Nothing heavy is imported here: `syncline --help` is printed before anything else is loaded.
+A verb's module is imported when the verb is asked for, not to list it.
 """
 
 from __future__ import annotations
-
-import shutil
-import textwrap
 
 #: What a person wants -> the verbs for it, each with its one line of help.
 GROUPS: dict[str, dict[str, str]] = {
@@ -72,32 +69,3 @@ EXAMPLES = (
     "syncline audit",
     "syncline diagnose train.log",
 )
-OPTIONS = {
-    "--version": "Print the version and stop.",
-    "--install-completion": "Install completion for the current shell.",
-    "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
-    "-h, --help": "Show this message and exit.",
-}
-MAX_WIDTH = 100
-
-
-def manual() -> str:
-    """Return the manual of `syncline` for this terminal, to the letter as Typer prints it."""
-    width = max(min(shutil.get_terminal_size().columns, MAX_WIDTH) - 2, 50)
-    intro = "\n\n".join(_filled(part, width, "  ") for part in HELP.strip().split("\n\n"))
-    sections = (("Options", OPTIONS), *GROUPS.items())
-    tables = "\n".join(f"{title}:\n{_table(rows, width)}" for title, rows in sections)
-    lines = "\n".join(f"    {line}" for line in EXAMPLES)
-    return f"Usage: syncline [OPTIONS] COMMAND [ARGS]...\n\n{intro}\n\n{tables}\n  Examples:\n{lines}\n"
-
-
-def _table(rows: dict[str, str], width: int) -> str:
-    first = max(map(len, rows)) + 2
-    return "".join(
-        f"  {name:{first}}{_filled(text, width - 2 - first, '').replace(chr(10), chr(10) + ' ' * (first + 2))}\n"
-        for name, text in rows.items()
-    )
-
-
-def _filled(text: str, width: int, indent: str) -> str:
-    return textwrap.fill(" ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent)
