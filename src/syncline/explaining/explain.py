@@ -185,5 +185,6 @@ def _lacks(ordered: Sequence[Recording], no_replay: bool) -> tuple[str, ...]:
             "other ranks: one trace cannot separate late arrival from slow transfer (name the traces of several ranks)"
         )
     if no_replay:
-        found.append("launches: changes cannot be replayed (ProfilerActivity.CPU and CUDA together record them)")
+        why = "a CPU has none" if ordered[0].device_name == "CPU" else "ProfilerActivity.CPU and CUDA record them"
+        found.append(f"launches: changes cannot be replayed ({why})")
     return tuple(found)

@@ -17,6 +17,9 @@ from syncline.timeline.recording.recording import Bools, Doing
 
 SMALL_BYTES = 1 << 20
 LEAST_SHARE = 0.005
+BESIDE = (("multiprocessors", "fewer channels (NCCL_MAX_CTAS), copy engines or SHARP for what overlaps"),
+          ("cores", "fewer threads that compute (OMP_NUM_THREADS): gloo's need cores too"))  # fmt: skip
+"""What collectives take from kernels of a GPU, and from the work of a CPU, with what helps."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,9 @@ def lost_overlap(mine: StepAttribution) -> tuple[LostOverlap, ...]:
     found = [LostOverlap(reason, seconds, advice) for (reason, advice), seconds in reasons.items()]
     slowed = slowed_kernels_s(mine) / steps
     if slowed > 0:
-        found.append(LostOverlap(
-            "kernels run slower beside collectives, which take multiprocessors and memory bandwidth", slowed,
-            "fewer channels (NCCL_MAX_CTAS), copy engines or SHARP for what overlaps",
-        ))  # fmt: skip
+        cores, advice = BESIDE[recording.device_name == "CPU"]
+        reason = f"kernels run slower beside collectives, which take {cores} and memory bandwidth"
+        found.append(LostOverlap(reason, slowed, advice))
     least = LEAST_SHARE * mine.windows.median_s
     return tuple(sorted((one for one in found if one.seconds >= least), key=lambda one: -one.seconds))
 

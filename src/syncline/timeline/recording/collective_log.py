@@ -20,11 +20,11 @@ from syncline.errors import DescriptionError
 from syncline.timeline.collective import operation_of
 from syncline.timeline.recording.events import Event
 from syncline.timeline.recording.kernel_kind import algorithm_of
+from syncline.timeline.recording.kineto import WIDTHS
 from syncline.timeline.recording.recording import CollectiveCall, DeviceActivities, Doing, HostCalls, Recording
 
 MAX_BYTES = 1 << 30
 _RANK = re.compile(r"(\d+)(?:\.(?:json|pickle|pkl|log|jsonl))?$")
-_TYPE_BYTES = {"Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1}
 _ONLY = "kernels and the host: the log has collectives alone (a torch.profiler trace has them)"
 
 
@@ -209,7 +209,7 @@ def _bytes(shapes: Any, types: Any) -> int:
     total = 0
     for shape, dtype in zip(shapes[:4096], types, strict=False) if isinstance(shapes, list) and types else ():
         if isinstance(shape, (list, tuple)) and all(isinstance(n, int) and 0 <= n < 1 << 48 for n in shape):
-            total += math.prod(shape) * _TYPE_BYTES.get(str(dtype), 4)
+            total += math.prod(shape) * WIDTHS.get(str(dtype).lower(), 4)
     return min(total, 2**53)
 
 
