@@ -16,7 +16,7 @@ from syncline.describe.units import show_money
 from syncline.designing.choice import FabricChoice, gpu_counts, grid, space
 from syncline.designing.growth import grow, growths, parts_usd
 from syncline.designing.point import DesignPoint, DesignSearch, Miss
-from syncline.designing.reasons import flips, millions, why_lost
+from syncline.designing.reasons import flips, millions, ranked, why_lost
 from syncline.designing.resilience import remains
 from syncline.designing.search import Designer
 from syncline.designing.storage import storage_design
@@ -220,6 +220,14 @@ def _point(s_per_token: float, capital: float, optics: float = 0.0, switch: str 
         choice, 64, capital, 1e6, optics, capital / 3, 1e5, 4, 0.8, 0.6, "leaf", s_per_token=s_per_token,
         paid_s_per_token=s_per_token,
     )  # fmt: skip
+
+
+def test_of_tied_fabrics_the_one_that_keeps_most_after_a_failure_leads() -> None:
+    cheap, robust, dear = _point(1.0, 1e6), _point(1.0, 1.005e6, switch="QM9790"), _point(1.0, 1.1e6, switch="SN5600")
+    cheap, robust, dear = replace(cheap, after_one=0.5), replace(robust, after_one=0.75), replace(dear, after_one=0.99)
+    assert ranked([dear, cheap, robust]) == (robust, cheap, dear)
+    unexecuted = replace(robust, executed=False)
+    assert ranked([dear, cheap, unexecuted]) == (cheap, dear, unexecuted)
 
 
 def test_reasons_say_what_money_buys_and_where_optics_flip_it() -> None:

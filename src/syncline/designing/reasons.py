@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncline.designing.point import DesignPoint
 from syncline.planning.evaluate import RESOLUTION
@@ -42,10 +42,18 @@ def tied(best: DesignPoint, other: DesignPoint) -> bool:
 
 
 def recommended(points: Sequence[DesignPoint]) -> DesignPoint:
-    """Return the cheapest token; of those that tie with it what keeps most after a failure, then the least capital."""
-    cheapest = min(points, key=lambda point: point.usd_per_token)
-    ties = [point for point in points if tied(cheapest, point)]
-    return min(ties, key=lambda point: (-round(point.after_one, 2), point.capital_usd))
+    """Return the cheapest executed token; of those that tie with it the one that keeps most after a failure."""
+    executed = [point for point in points if point.executed] or points
+    cheapest = min(executed, key=lambda point: point.usd_per_token)
+    ties = [point for point in executed if tied(cheapest, point)]
+    return min(ties, key=lambda point: (-round(point.after_one, 2), point.usd_per_token))
+
+
+def ranked(points: Sequence[DesignPoint]) -> tuple[DesignPoint, ...]:
+    """Return the recommended point, then the others by what a token costs, those last that cannot be executed."""
+    first = recommended(points) if points else None
+    others = sorted(points, key=lambda point: (not point.executed, point.usd_per_token, point.choice))
+    return tuple(sorted(others, key=lambda point: point is not first))
 
 
 def why_recommended(points: Sequence[DesignPoint]) -> str:
@@ -53,9 +61,9 @@ def why_recommended(points: Sequence[DesignPoint]) -> str:
     best = recommended(points)
     cheapest, fastest = min(points, key=lambda p: p.usd_per_token), min(points, key=lambda p: p.s_per_token)
     ties = [point for point in points if point is not best and tied(cheapest, point)]
-    words = ["the cheapest token" if best is cheapest else "a token within what executing resolves of the cheapest"]
+    words = ["the cheapest token" if best is cheapest else f"a token within {RESOLUTION:.0%} of the cheapest"]
     if ties:
-        words.append(f"of {len(ties) + 1} that tie it keeps most after a failed switch, or costs least")
+        words.append(f"of {len(ties) + 1} that tie it keeps most after a failed switch")
     if fastest is not best and best.s_per_token > fastest.s_per_token * (1 + RESOLUTION):
         extra = (fastest.capital_usd - best.capital_usd) / MILLION
         faster = 1 - fastest.s_per_token / best.s_per_token
@@ -96,15 +104,16 @@ def flips(points: Sequence[DesignPoint]) -> list[Flip]:
     """Return the prices of optics, as multiples of today's, between which another choice is best."""
     if not points:
         return []
-    best = min(points, key=lambda p: p.usd_per_token).choice
+    best = recommended(points).choice
     found: list[Flip] = []
     for factor in FACTORS:
-        chosen = min(points, key=lambda p: _token_usd(p, factor)).choice
+        chosen = recommended([_with_optics(point, factor) for point in points]).choice
         if chosen != best and (not found or found[-1].label != chosen.label):
             found.append(Flip(factor, chosen.label))
     return found
 
 
-def _token_usd(point: DesignPoint, factor: float) -> float:
-    """Return the price of a token if optics cost `factor` times as much; capital keeps its share of a year's cost."""
-    return point.usd_per_token * (1 + (factor - 1) * point.optics_usd / point.capital_usd)
+def _with_optics(point: DesignPoint, factor: float) -> DesignPoint:
+    """Return the point where optics cost `factor` times as much; capital keeps its share of a year's cost."""
+    dearer = 1 + (factor - 1) * point.optics_usd / point.capital_usd
+    return replace(point, usd_per_year=point.usd_per_year * dearer, capital_usd=point.capital_usd * dearer)

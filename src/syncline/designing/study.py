@@ -10,7 +10,7 @@ from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice
 from syncline.designing.growth import FabricGrowth, growths_like
 from syncline.designing.point import DesignPoint, DesignSearch
-from syncline.designing.reasons import recommended
+from syncline.designing.reasons import ranked
 from syncline.designing.search import Designer
 from syncline.designing.shards import Spread, run_spread
 from syncline.designing.storage import StorageDesign, storage_beside
@@ -56,10 +56,10 @@ def study(
     """
     meter = meter or Meter()
     search = run_spread(designer, choices, spread, meter) if spread else designer.run(choices, meter)
-    front = search.front()
+    front = ranked(search.front())
     if not front:
         raise _nothing_left(search)
-    result = DesignStudy(tuple(front), search, switching=_switching(front, designer))
+    result = DesignStudy(front, search, switching=_switching(front, designer))
     meter.expect(int(with_storage))
     try:
         if later:
@@ -74,7 +74,7 @@ def study(
 
 
 def grid_study(designer: Designer, choices: Iterable[FabricChoice], meter: Meter | None = None) -> DesignStudy:
-    """Plan and execute every alternative that was asked for; the recommended one first, the others by their tokens."""
+    """Plan and execute every alternative that was asked for."""
     search = DesignSearch()
     try:
         designer.every(choices, search, meter)
@@ -82,9 +82,7 @@ def grid_study(designer: Designer, choices: Iterable[FabricChoice], meter: Meter
         search.complete = False
     if not search.points:
         raise _nothing_left(search)
-    rows = sorted(search.points, key=lambda point: (point.usd_per_token, point.choice))
-    first = recommended(rows)
-    return DesignStudy((first, *(point for point in rows if point is not first)), search)
+    return DesignStudy(ranked(search.points), search)
 
 
 def _nothing_left(search: DesignSearch) -> PlanError:

@@ -64,7 +64,7 @@ class DesignFigures:
     switching: tuple[Switching, ...]
     storage: StorageDesign | None
     grid: bool
-    recommended: str | None
+    recommended: str
     left_out: str
     cluster: Mapping[str, object]
     """The best fabric as a cluster description."""
@@ -72,7 +72,7 @@ class DesignFigures:
 
 @dataclass(frozen=True)
 class DesignAnswer(Answer):
-    """The front of fabrics for the jobs, each planned and executed as `plan` does: the cheapest token first."""
+    """The front of fabrics for the jobs, each planned and executed as `plan` does: the recommended one first."""
 
     schema_name: ClassVar[str] = "design"
     content: ClassVar[str] = "figures"
@@ -91,13 +91,13 @@ class DesignAnswer(Answer):
     storage: StorageDesign | None = field(default=None, repr=False)
     switching: tuple[Switching, ...] = field(default=(), repr=False)
     grid: bool = False
-    """Whether the alternatives were asked for: all of them are in the front, the recommended one first."""
+    """Whether the alternatives were asked for: all of them are in the front."""
     left_out: str = ""
     """Links that were not looked at, and how to ask for them; empty: none."""
 
     @property
     def best(self) -> DesignPoint:
-        """The fabric with the cheapest token."""
+        """The cheapest token, and of those that tie with it the one that keeps most after a failure."""
         return self.front[0]
 
     def save(self, path: Path) -> None:
@@ -120,7 +120,7 @@ class DesignAnswer(Answer):
             runner_up=why_lost(self.best, front[1]) if len(front) > 1 else None,
             millions=tuple(millions(front)), flips=tuple(flips(front)),
             growth=None if self.growth is None else self.growth[:SHOWN], switching=self.switching[:SHOWN],
-            storage=self.storage, grid=self.grid, recommended=why_recommended(front) if self.grid else None,
+            storage=self.storage, grid=self.grid, recommended=why_recommended(front),
             left_out=self.left_out, cluster=self.cluster(),
         )  # fmt: skip
 

@@ -38,7 +38,7 @@ def design_lines(answer: DesignAnswer) -> list[str]:
 
 
 def grid_lines(answer: DesignAnswer) -> list[str]:
-    """Return every alternative that was asked for, the recommended one first, with its bill and what failures cost."""
+    """Return every alternative that was asked for, with its bill and what failures cost."""
     best = answer.best
     ties = [point for point in answer.front if point is not best and tied(best, point)]
     jobs = ", ".join(job.model.name for job, _ in answer.jobs)
@@ -91,6 +91,7 @@ def answer_lines(answer: DesignAnswer) -> list[str]:
     return [
         f"{jobs} on {best.num_gpus:,} GPUs ({best.choice.host}): {best.choice.label}",
         *(f"  assumed: {text}" for text in (assumed_batch(job) for job, _ in answer.jobs) if text),
+        f"  recommended: {why_recommended(answer.front)}",
         "",
         f"  {found.num_choices:,} fabrics: {len(found.impossible):,} cannot be built, "
         f"{kept}{sum(found.over.values()) - frail:,} over a limit, {found.num_bounded:,} lost by their bound, "
