@@ -13,7 +13,7 @@ from syncline.auditing.expect import Expect
 from syncline.diagnosis import shipped_rules
 from syncline.diagnosis.examples import found_in
 from syncline.logs.form import form_of
-from syncline.watch.rules.kernel_rule import KernelLog
+from syncline.watch.rules.rail_rules import KernelLog
 
 
 def _is_kernels(log: KeptLog) -> bool:

@@ -28,7 +28,7 @@ from syncline.watch.links import Floats, LinkLoad
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RULES, RuleEngine
-from syncline.watch.rules.kernel_rule import KernelLog
+from syncline.watch.rules.rail_rules import KernelLog
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.sampler import BurstSampler, InterfacePlace, SamplerPace
 from syncline.watch.serve.hub import Hub

@@ -1,15 +1,22 @@
-"""Rules about rails and the host: a dead rail, rails that carry unequal loads, TCP segments that are lost."""
+"""Rules about rails and the host: a dead rail, unequal rails, TCP segments that are lost, what the kernel reports."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from syncline.describe.units import show_rate
 from syncline.finding import Action, Finding, Severity
+from syncline.logs.engine import judge_lines
 from syncline.watch.rules.link_rules import STILL_S
 from syncline.watch.rules.rule import NONE, Context, RuleVerdict, WatchRule
+
+KEPT_S = 600.0
+"""How long a message counts."""
+KEPT_LINES = 2000
 
 
 class RailDead(WatchRule):
@@ -111,3 +118,34 @@ class Retransmissions(WatchRule):
 
         bad = num_lost > max(t.loss_packets, share * num_sent) and now > limit
         return RuleVerdict({"host": tell} if bad else {}, {"host": tell} if now > 0.5 * limit else {})
+
+
+class KernelLog(WatchRule):
+    """Findings of the kernel's log, each under the name that the log rules give it."""
+
+    id = "kernel.log"
+    severity = Severity.WARNING
+    meaning = "The kernel saw something fail."
+    fix = "See the finding."
+    raise_after_s = 0.0
+    clear_after_s = 0.0
+
+    def __init__(self, lines: Callable[[], list[str]]) -> None:
+        self._lines = lines
+        self._kept: deque[tuple[float, str]] = deque(maxlen=KEPT_LINES)
+        self._found: tuple[Finding, ...] = ()
+
+    def look(self, context: Context) -> RuleVerdict:
+        """Return what the messages of the last minutes say; without new ones, what they said before."""
+        now_s, new = context.frame.mono_s, self._lines()
+        self._kept.extend((now_s, line) for line in new)
+        is_old = bool(self._kept) and now_s - self._kept[0][0] > KEPT_S
+        while self._kept and now_s - self._kept[0][0] > KEPT_S:
+            self._kept.popleft()
+        if new or is_old:
+            self._found = judge_lines([line for _, line in self._kept], "kernel").findings
+        return RuleVerdict({f"{one.rule} {one.place}".strip(): partial(_same, one) for one in self._found}, {})
+
+
+def _same(finding: Finding) -> Finding:
+    return finding

@@ -112,32 +112,28 @@ class Context:
 
     def mean(self, column: str, seconds: float) -> Floats:
         """Return a column's mean over the last seconds, weighted by time; NaN where nothing is known."""
-        if ("mean", column, seconds) not in self._kept:
-            frames = self.window(seconds)
-            values = np.array([getattr(f.load, column) for f in frames])
-            known = ~np.isnan(values)
-            weights = np.array([f.interval_s for f in frames])[:, None] * known
+
+        def weighted(values: Floats) -> Floats:
+            weights = np.array([f.interval_s for f in self.window(seconds)])[:, None] * ~np.isnan(values)
             total = weights.sum(axis=0)
-            summed = (np.where(known, values, 0.0) * weights).sum(axis=0)
-            made = np.divide(summed, total, out=np.full(values.shape[1], np.nan), where=total > 0)
-            self._kept["mean", column, seconds] = made
-        return self._kept["mean", column, seconds]
+            summed = (np.nan_to_num(values) * weights).sum(axis=0)
+            return np.divide(summed, total, out=np.full(values.shape[1], np.nan), where=total > 0)
+
+        return self._over("mean", column, seconds, weighted)
 
     def highest(self, column: str, seconds: float) -> Floats:
         """Return a column's maximum over the last seconds; NaN where nothing is known."""
-        if ("highest", column, seconds) not in self._kept:
-            values = np.array([getattr(f.load, column) for f in self.window(seconds)])
-            known = ~np.isnan(values)
-            top = np.where(known, values, -np.inf).max(axis=0)
-            self._kept["highest", column, seconds] = np.where(known.any(axis=0), top, np.nan)
-        return self._kept["highest", column, seconds]
+        return self._over("highest", column, seconds, np.fmax.reduce)
 
     def share_of_looks(self, column: str, seconds: float) -> Floats:
         """Return in which share of the looks of the last seconds a column was above zero."""
-        if ("share", column, seconds) not in self._kept:
-            values = np.array([getattr(f.load, column) for f in self.window(seconds)])
-            self._kept["share", column, seconds] = (values > 0).mean(axis=0)
-        return self._kept["share", column, seconds]
+        return self._over("share", column, seconds, lambda values: (values > 0).mean(axis=0))
+
+    def _over(self, how: str, column: str, seconds: float, make: Callable[[Floats], Floats]) -> Floats:
+        key = (how, column, seconds)
+        if key not in self._kept:
+            self._kept[key] = make(np.array([getattr(f.load, column) for f in self.window(seconds)]))
+        return self._kept[key]
 
     def is_troubled(self, rule: str, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
         """Tell for each name whether the rule's alert is up there."""
