@@ -18,9 +18,9 @@ from syncline.finding import Severity
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
 from syncline.timeline import load as load_timeline
 from syncline.watch.feed import Feed
+from syncline.watch.fleet.door import AgentReader
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.presence import HostFrame
-from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.frame import Frame
 from syncline.watch.incident import Incident
 from syncline.watch.picture import picture

@@ -21,9 +21,9 @@ from syncline.fabric import load
 from syncline.lab.registry import Visit
 from syncline.timeline import load as load_timeline
 from syncline.watch.agent import Agent
+from syncline.watch.fleet.door import AgentReader
 from syncline.watch.fleet.fleet import Fleet, FrameReader
 from syncline.watch.fleet.prometheus_source import PrometheusReader
-from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.foreign import admit
 from syncline.watch.history import History
 from syncline.watch.lab_scene import LabScene

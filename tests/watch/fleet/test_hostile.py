@@ -17,10 +17,9 @@ from tests.watch.scenes import frame, load, table
 from syncline.timeline import SpanKind
 from syncline.watch.agent import MAX_FAILURES, Agent, AgentOptions
 from syncline.watch.clock import Clock
-from syncline.watch.fleet.door import ForeignFrame, ForeignLayout
+from syncline.watch.fleet.door import AgentReader, ForeignFrame, ForeignLayout
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.presence import HostFrame
-from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.foreign import admit
 from syncline.watch.frame import Frame
 from syncline.watch.rules.engine import RuleEngine

@@ -11,9 +11,9 @@ import pytest
 from tests.watch.scenes import frame, load, table
 
 from syncline.finding import Severity
+from syncline.watch.fleet.door import AgentReader
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.presence import LEARNING_S, STALE_S, HostFrame, Presence
-from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.incident import Incident
 from syncline.watch.links import LinkTable
 

@@ -14,10 +14,13 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from syncline.finding import Severity
-from syncline.watch.foreign import MAX_RANK, Count, Foreign, MAX_RATE_Bps, Moment, Rate, Text, severity_of
+from syncline.watch.fleet.presence import HostFrame
+from syncline.watch.fleet.web import Web
+from syncline.watch.foreign import MAX_RANK, Count, Foreign, MAX_RATE_Bps, Moment, Rate, Text, admit, severity_of
 from syncline.watch.incident import Incident
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
 from syncline.watch.links import LOAD_COLUMNS, Floats, KnownLink, LinkLoad, LinkTable
+from syncline.watch.serve.access import read_token
 
 MAX_LINKS = 200_000
 MAX_ALERTS = 200
@@ -153,3 +156,50 @@ def _dense(name: str, text: str, num_links: int) -> Floats:
     if len(values) != num_links:
         raise ValueError(f"{name} has {len(values)} numbers for {num_links} links")
     return np.where((values >= 0) & (values <= MAX_RATE_Bps), values, np.nan)
+
+
+class AgentReader:
+    """Reads the newest frame of one agent; its layout only when that changed."""
+
+    every_s = 0.4
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.name = url
+        self._web = Web(url, token)
+        self._table: LinkTable | None = None
+        self._last: HostFrame | None = None
+
+    @classmethod
+    def of(cls, text: str) -> AgentReader:
+        """Return the reader of `URL` or `URL#TOKENFILE`."""
+        url, _, token_file = text.partition("#")
+        return cls(url, read_token(token_file) if token_file else "")
+
+    async def read(self, wait_s: float = 0.0) -> list[HostFrame]:
+        """Return the agent's frame with its links; nothing while it has none, or while they change.
+
+        The agent answers at once where its incidents are others than in the frame before, else after `wait_s`.
+        """
+        asked = {"since": str(self._last.seq), "wait_s": f"{wait_s:g}"} if self._last is not None else None
+        data = await self._web.get("/api/frame", asked)
+        if data.strip() == b"null":
+            return []
+        frame = admit(ForeignFrame, data)
+        began_s, before = frame.health.began_s, self._last
+        is_new = before is not None and (before.began_s != began_s or frame.seq < before.seq)
+        # An agent that began anew counts its layouts from one again: the same number may mean other links.
+        if self._table is None or is_new or self._table.version != frame.layout:
+            self._table = admit(ForeignLayout, await self._web.get("/api/layout")).table()
+        if self._table.version != frame.layout or len(self._table) != frame.num_links:
+            self._table = None
+            return []
+        alerts = tuple(alert.incident() for alert in frame.alerts)
+        self._last = HostFrame(
+            frame.health.host, frame.wall_s, self._table, frame.load(), frame.job.state(), alerts,
+            seq=frame.seq, began_s=began_s, agent=self.name, usd_per_day=frame.health.usd_per_day,
+        )  # fmt: skip
+        return [self._last]
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._web.close()

@@ -8,11 +8,14 @@ capacity     what the interface negotiated; NVLink's is not in DCGM's counters, 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from syncline.describe.names import natural
 from syncline.errors import WatchError
@@ -20,6 +23,7 @@ from syncline.fabric import Fabric
 from syncline.finding import Severity
 from syncline.watch.counter import CounterBank, Growth
 from syncline.watch.fleet.presence import HostFrame
+from syncline.watch.foreign import Foreign, Text
 from syncline.watch.frame import Frame
 from syncline.watch.incident import Incident
 from syncline.watch.link_map import LinkMap, map_of_fabric
@@ -29,6 +33,8 @@ from syncline.watch.metric import METRICS, Key, Reading
 from syncline.watch.rules.engine import RuleEngine
 
 NOT_A_NIC = "lo|docker.*|veth.*|virbr.*|br-.*|ifb.*|dummy.*|tun.*|tap.*|cali.*|cni.*|flannel.*|bond.*|kube.*"
+MAX_COUNTER = 2.0**64
+_PORT = re.compile(r":\d+$")
 EXPORTER_SERIES = {
     "net.tx_bytes": "node_network_transmit_bytes_total",
     "net.rx_bytes": "node_network_receive_bytes_total",
@@ -54,18 +60,31 @@ EXPORTER_SERIES = {
 """Names of series by metric, as an agent counts it; the last four are of GPUs, beside their links."""
 
 
-class ExporterSeries(Protocol):
-    """One series with its newest value."""
+def _number(value: object) -> object:
+    """Return a sample's value, which Prometheus sends as text; NaN and infinities are what is not known."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return value
+    return number if abs(number) < MAX_COUNTER else None
 
-    value: tuple[float, float | None]
+
+class Sample(Foreign):
+    """One series of an instant query with its newest value."""
+
+    metric: Annotated[dict[str, Text], Field(max_length=100)]
+    value: tuple[float, Annotated[float | None, BeforeValidator(_number)]]
 
     @property
-    def host(self) -> str: ...
+    def host(self) -> str:
+        """The host a series is about: what DCGM says, else the scraped instance without its port."""
+        return self.metric.get("Hostname") or _PORT.sub("", self.metric.get("instance", ""))
 
-    def label(self, name: str) -> str: ...
+    def label(self, name: str) -> str:
+        return self.metric.get(name, "")
 
 
-Series = Mapping[str, Sequence[ExporterSeries]]
+Series = Mapping[str, Sequence[Sample]]
 GpuColumn = dict[tuple[str, str], float]
 """A figure by host and GPU."""
 
@@ -182,7 +201,7 @@ def _readings(found: Series) -> dict[str, dict[Key, float]]:
     return readings
 
 
-def _by_gpu(samples: Sequence[ExporterSeries]) -> GpuColumn:
+def _by_gpu(samples: Sequence[Sample]) -> GpuColumn:
     return {(s.host, s.label("gpu")): s.value[1] for s in samples if s.value[1] is not None and s.label("gpu")}
 
 

@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from syncline.fabric import Fabric
-from syncline.watch.fleet.exporters import EXPORTER_SERIES, NOT_A_NIC, ExporterTable
+from syncline.watch.fleet.exporters import EXPORTER_SERIES, NOT_A_NIC, ExporterTable, Sample
 from syncline.watch.fleet.presence import HostFrame
 from syncline.watch.fleet.web import Web
-from syncline.watch.foreign import Foreign, MAX_RATE_Bps, Text, admit, severity_of
+from syncline.watch.foreign import Foreign, MAX_RATE_Bps, admit, severity_of
 from syncline.watch.incident import Incident
 from syncline.watch.links import LinkLoad, LinkTable
 
 MAX_SAMPLES = 400_000
-MAX_COUNTER = 2.0**64
-_PORT = re.compile(r":\d+$")
-
-
-def _number(value: object) -> object:
-    """Return a sample's value, which Prometheus sends as text; NaN and infinities are what is not known."""
-    try:
-        number = float(str(value))
-    except ValueError:
-        return value
-    return number if abs(number) < MAX_COUNTER else None
-
-
-class Sample(Foreign):
-    """One series of an instant query with its newest value."""
-
-    metric: Annotated[dict[str, Text], Field(max_length=100)]
-    value: tuple[float, Annotated[float | None, BeforeValidator(_number)]]
-
-    @property
-    def host(self) -> str:
-        """The host a series is about: what DCGM says, else the scraped instance without its port."""
-        return self.metric.get("Hostname") or _PORT.sub("", self.metric.get("instance", ""))
-
-    def label(self, name: str) -> str:
-        return self.metric.get(name, "")
 
 
 class _Data(Foreign):
