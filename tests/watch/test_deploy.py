@@ -29,7 +29,7 @@ from syncline.watch.prediction import Prediction
 from syncline.watch.serve import metrics
 from syncline.watch.serve.access import Access
 from syncline.watch.serve.hub import Hub
-from syncline.watch.serve.metrics import fleet_registry, registry
+from syncline.watch.serve.metrics import registry
 from syncline.watch.serve.otel import OtelExporter, unit_of
 from syncline.watch.serve.server import make_app
 
@@ -114,7 +114,7 @@ def fleet_text() -> bytes:
     alerts = tuple(replace(one.alerts[0], host=host) for host in ("gpu-07", 'b"\\\n'))
     health = {"num_hosts": 3, "num_silent": 1, "problems": {}}
     hub.publish(type(one)(**{**vars(one), "alerts": alerts, "health": health}))
-    return generate_latest(fleet_registry(hub))
+    return generate_latest(registry(hub))
 
 
 def test_a_fleet_has_metrics_of_its_own_that_no_agent_has() -> None:

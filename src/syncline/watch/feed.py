@@ -33,7 +33,7 @@ from syncline.watch.replay import Replay
 from syncline.watch.rules.thresholds import read_thresholds
 from syncline.watch.serve.alertmanager import Inbox
 from syncline.watch.serve.hub import Hub
-from syncline.watch.serve.metrics import fleet_registry, registry
+from syncline.watch.serve.metrics import registry
 from syncline.watch.serve.notes import Note, NoteBook
 from syncline.watch.setup import WatchConfig, make_agent, make_lab_agent
 
@@ -125,7 +125,7 @@ def fleet_feed(
         readers = [PrometheusReader(prometheus, load(cluster) if cluster else None)]
     fleet = Fleet(readers, every_s=max(1.0, every_s), history=History(history) if history else None)
     title = f"{len(readers)} agents" if agents else "Prometheus"
-    yield Feed(fleet.hub, fleet.history, title, run=fleet.run, registry=fleet_registry(fleet.hub))
+    yield Feed(fleet.hub, fleet.history, title, run=fleet.run, registry=registry(fleet.hub))
 
 
 @contextmanager

@@ -48,17 +48,13 @@ class ForeignAlert(Foreign):
 
     def incident(self) -> Incident:
         """Return the alert as an incident of our own."""
-        return Incident(**dict(self))
+        return Incident(**{**dict(self), "effects": tuple(each.incident() for each in getattr(self, "effects", ()))})
 
 
 class ForeignIncident(ForeignAlert):
     """An alert with its effects, which have none of their own."""
 
     effects: Annotated[tuple[ForeignAlert, ...], Field(max_length=200)] = ()
-
-    def incident(self) -> Incident:
-        """Return it as an incident of our own."""
-        return Incident(**{**dict(self), "effects": tuple(effect.incident() for effect in self.effects)})
 
 
 class ForeignHealth(Foreign):

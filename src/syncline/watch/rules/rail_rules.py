@@ -99,21 +99,18 @@ class Retransmissions(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
         when, long, sent, lost = context.tcp.T
-        still = lost[when > context.frame.mono_s - STILL_S].max(initial=0.0) > 0
-        if not still:
+        if not (lost[when > context.frame.mono_s - STILL_S] > 0).any():
             return NONE
-        num_sent, num_lost = float((sent * long).sum()), float((lost * long).sum())
-        past = context.past["lost"].quantile(0.95)
-        usual = float(past[0]) if len(past) and not np.isnan(past[0]) else None
+        num_sent, num_lost = float(sent @ long), float(lost @ long)
+        usual = float(np.nan_to_num(context.past["lost"].quantile(0.95), nan=-1.0).sum())
         # Before a host is known only what is bad on any host is bad.
-        share = t.retransmitted_share if usual is None else t.lost_share
-        now = max(float(lost[-1]), num_lost / float(long.sum()))
-        limit = t.loss_times_past * (usual or 0.0)
+        share, usual = (t.lost_share, usual) if usual >= 0 else (t.retransmitted_share, 0.0)
+        now, limit = max(float(lost[-1]), num_lost / float(long.sum())), t.loss_times_past * usual
 
         def tell() -> Finding:
             observed = f"{num_lost / max(num_sent, 1.0):.2%} of TCP segments lost"
             seen = f"{num_lost:.0f} of {num_sent:.0f} segments in {t.loss_over_s:.0f} s, duplicates left out"
-            expected = f"under {share:.2%}, and at most {limit:.1f} a second (its own past: {usual or 0.0:.1f})"
+            expected = f"under {share:.2%}, and at most {limit:.1f} a second (its own past: {usual:.1f})"
             return self.finding(context, "host", observed, expected, seen)
 
         bad = num_lost > max(t.loss_packets, share * num_sent) and now > limit

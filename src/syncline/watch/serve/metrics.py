@@ -36,17 +36,10 @@ class MetricsSource(Protocol):
     def gauges(self) -> dict[Key, float]: ...
 
 
-def registry(agent: MetricsSource) -> CollectorRegistry:
-    """Return a registry that gives the agent's numbers as they are when asked."""
+def registry(source: MetricsSource | Hub) -> CollectorRegistry:
+    """Return a registry that gives the numbers of an agent, or what a fleet's page shows, as they are when asked."""
     made = CollectorRegistry(auto_describe=False)
-    made.register(AgentCollector(agent))
-    return made
-
-
-def fleet_registry(hub: Hub) -> CollectorRegistry:
-    """Return a registry that gives what a fleet's page shows, as it is when asked."""
-    made = CollectorRegistry(auto_describe=False)
-    made.register(FleetCollector(hub))
+    made.register(FleetCollector(source) if isinstance(source, Hub) else AgentCollector(source))
     return made
 
 

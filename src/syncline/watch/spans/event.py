@@ -115,13 +115,9 @@ def _cut(value: object) -> object:
     return value[:MAX_NAME] if isinstance(value, str) else value
 
 
-def _small(value: object) -> object:
-    """Return a whole number, or -1 for what is none or too large: it only says something more about a good span."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANK else -1
-
-
-def _size(value: object) -> object:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_BYTES else 0
+def _whole(most: int, instead: int) -> BeforeValidator:
+    """Give a whole number, or another for what is none or too large: it only says something more about a good span."""
+    return BeforeValidator(lambda value: value if type(value) is int and 0 <= value < most else instead)
 
 
 Name = Annotated[str, BeforeValidator(_cut)]
@@ -136,9 +132,9 @@ class _Span(Foreign):
     end_s: Moment
     kind: Annotated[str, Field(max_length=20)] = "collective"
     clock: Name = "monotonic"
-    size_bytes: Annotated[int, BeforeValidator(_size)] = 0
-    step: Annotated[int, BeforeValidator(_small)] = -1
-    peer: Annotated[int, BeforeValidator(_small)] = -1
+    size_bytes: Annotated[int, _whole(MAX_BYTES, 0)] = 0
+    step: Annotated[int, _whole(MAX_RANK, -1)] = -1
+    peer: Annotated[int, _whole(MAX_RANK, -1)] = -1
     group: Name = ""
     codec: Name = ""
 
