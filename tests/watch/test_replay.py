@@ -17,7 +17,7 @@ from syncline.errors import WatchError
 from syncline.finding import Severity
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
 from syncline.timeline import load as load_timeline
-from syncline.watch.feed import Feed
+from syncline.watch.feed import Feed, played
 from syncline.watch.fleet.door import AgentReader
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.presence import HostFrame
@@ -102,7 +102,7 @@ def test_a_replay_reads_files_and_refuses_what_cannot_be_played(tmp_path: Path) 
     save(simulated(), tmp_path / "run.timeline")
     replay = Replay(load_timeline(tmp_path / "run.timeline"), speed=1000.0, title="run.timeline")
     stop = threading.Event()
-    player = threading.Thread(target=replay.run, args=(stop,))
+    player = threading.Thread(target=played(replay.play, hold=True), args=(stop,))
     player.start()
     end = time.monotonic() + 120
     while (replay.hub.frame is None or replay.hub.frame.seq < 240) and time.monotonic() < end:

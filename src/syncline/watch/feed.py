@@ -92,15 +92,20 @@ def lab_feed(visit: Visit, config: WatchConfig) -> Iterator[Feed]:
         yield agent_feed(agent, run=run)
 
 
+def played(play: Run, hold: bool) -> Run:
+    """Return what plays once; with `hold` the last frame then stays until told to stop."""
+    return lambda stop: (play(stop), stop.wait()) if hold else play(stop)
+
+
 @contextmanager
 def replay_feed(
     path: Path, *, speed: float | None = None, expect: Path | None = None, rules: Path | None = None,
     history: Path | None = None, hold: bool = True,
 ) -> Iterator[Feed]:  # fmt: skip
-    """Give a timeline, or the last day of a history, played once; with `hold` its last frame stays until stopped."""
+    """Give a timeline, or the last day of a history, played once."""
     if is_history(path):
         with closing(Recorded(path, speed=speed)) as recorded:
-            run = recorded.run if hold else recorded.play
+            run = played(recorded.play, hold)
             yield Feed(recorded.hub, recorded.history, recorded.title, "replay", run=run)
         return
     prediction = Prediction.read(expect) if expect else Prediction()
@@ -109,7 +114,7 @@ def replay_feed(
         history=History(history) if history else None,
         thresholds=read_thresholds(rules) if rules else None, title=path.name,
     )  # fmt: skip
-    run = player.run if hold else player.play
+    run = played(player.play, hold)
     with closing(player):
         yield Feed(player.hub, player.history, player.title, "replay", prediction, run, replay=player.pace())
 

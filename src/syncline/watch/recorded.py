@@ -97,11 +97,6 @@ class Recorded:
             before_s = frame.wall_s
             self.hub.publish(frame)
 
-    def run(self, stop: threading.Event) -> None:
-        """Show the day, then hold its last frame until told to stop."""
-        self.play(stop)
-        stop.wait()
-
     def incidents(self) -> list[IncidentRecord]:
         """Return every incident of the day, first to last; one that opened again within a minute is one."""
         events = self.history.alerts(self.start_s - DAY_S, self.end_s, MAX_EVENTS)

@@ -103,11 +103,6 @@ class Replay:
             if stop.wait(self.bin_s * self.slow / self.speed):
                 return
 
-    def run(self, stop: threading.Event) -> None:
-        """Play once, then hold the last frame until told to stop."""
-        self.play(stop)
-        stop.wait()
-
     def close(self) -> None:
         """Close the history that was made for this replay."""
         if self.history is not None and self._own is not None:

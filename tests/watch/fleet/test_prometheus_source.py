@@ -16,10 +16,10 @@ import pytest
 
 from syncline.fabric import load
 from syncline.watch.fleet import prometheus_source
-from syncline.watch.fleet.exporters import EXPORTER_SERIES, ExporterTable
+from syncline.watch.fleet.exporters import EXPORTER_SERIES, ExporterTable, Sample
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.presence import HostFrame
-from syncline.watch.fleet.prometheus_source import AGENT_SERIES, NEWEST, SCRAPED, SERIES, PrometheusReader, Sample
+from syncline.watch.fleet.prometheus_source import AGENT_SERIES, NEWEST, SCRAPED, SERIES, PrometheusReader
 from syncline.watch.frame import Frame
 
 Row = tuple[dict[str, str], str]

@@ -117,7 +117,8 @@ class Context:
             weights = np.array([f.interval_s for f in self.window(seconds)])[:, None] * ~np.isnan(values)
             total = weights.sum(axis=0)
             summed = (np.nan_to_num(values) * weights).sum(axis=0)
-            return np.divide(summed, total, out=np.full(values.shape[1], np.nan), where=total > 0)
+            made: Floats = np.divide(summed, total, out=np.full(values.shape[1], np.nan), where=total > 0)
+            return made
 
         return self._over("mean", column, seconds, weighted)
 
