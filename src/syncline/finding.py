@@ -6,11 +6,11 @@ Audit, bench, diagnosis and watch all return these, so that one report, one exit
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum, StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer
 
 
 class Severity(IntEnum):
@@ -26,7 +26,13 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-Label = Annotated[Severity, PlainSerializer(lambda severity: severity.label, return_type=str)]
+def _of_label(value: object) -> object:
+    return Severity.__members__.get(value.upper(), value) if isinstance(value, str) else value
+
+
+Label = Annotated[
+    Severity, BeforeValidator(_of_label), PlainSerializer(lambda severity: severity.label, return_type=str)
+]
 """A severity whose JSON is its label."""
 
 
@@ -89,24 +95,9 @@ class Finding:
         """Say whether this is only one of several things that may be the matter."""
         return self.confidence < SURE
 
-    def to_json(self) -> dict[str, str | float | list[str] | list[dict[str, str]] | None]:
+    def to_json(self) -> dict[str, Any]:
         """Return the finding as plain values."""
-        return {
-            "rule": self.rule,
-            "severity": self.severity.label,
-            "place": self.place,
-            "places": [{"host": place.host, "part": place.part} for place in self.places],
-            "observed": self.observed,
-            "expected": self.expected,
-            "evidence": list(self.evidence),
-            "meaning": self.meaning,
-            "fix": self.fix,
-            "reference": self.reference,
-            "action": self.action.value,
-            "confidence": self.confidence,
-            "cost_usd_per_day": self.cost_usd_per_day,
-            "since_s": self.since_s,
-        }
+        return asdict(self) | {"severity": self.severity.label}
 
 
 _BADNESS = {Severity.OK: 0, Severity.UNKNOWN: 1, Severity.WARNING: 2, Severity.CRITICAL: 3}

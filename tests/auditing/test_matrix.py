@@ -17,11 +17,12 @@ from syncline.auditing.audit import audit
 from syncline.auditing.matrix import compare
 from syncline.auditing.paths import bad_paths
 from syncline.auditing.probe import probe
-from syncline.auditing.report import HostReport, from_json, read_reports
+from syncline.auditing.report import HostReport, read_reports
 from syncline.errors import DescriptionError, UsageError
 from syncline.finding import Severity
 from syncline.host.packets import PacketLoss
 from syncline.host.root import Root
+from syncline.questions.audit import AuditAnswer
 
 
 def reports(**facts: dict[str, str]) -> list[HostReport]:
@@ -258,10 +259,10 @@ def test_hosts_that_ask_other_servers_or_in_another_order() -> None:
 
 def test_reports_survive_json_and_being_mixed_in_one_file(tmp_path: Path) -> None:
     report = audit(Root.of(HOSTS["plain-vm"]().tree()))
-    assert from_json(json.loads(json.dumps(report.to_json())), "here").to_json() == report.to_json()
+    answer = AuditAnswer((report,)).to_json()
     path = tmp_path / "srun.out"
-    path.write_text(json.dumps(report.to_json()) + "\n" + json.dumps(report.to_json(), indent=2))
-    assert [r.host for r in read_reports([path])] == ["vm-01", "vm-01"]
+    path.write_text(json.dumps(answer) + "\n" + json.dumps(answer, indent=2))
+    assert read_reports([path]) == [report, report]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +270,7 @@ def test_reports_survive_json_and_being_mixed_in_one_file(tmp_path: Path) -> Non
     [
         ("{", "this is not JSON"),
         ('{"a": 1}', "not an audit report"),
-        ('{"schema": "syncline-audit/1", "host": "h", "findings": [3]}', "the report is damaged"),
+        ('{"hosts": [{"host": "h", "findings": [3]}]}', "the report is damaged"),
         ("[" * 100_000, "this is not JSON"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_cluster_says_what_should_be_there(trees: Path, tmp_path: Path, capsys
         "hosts: 4\nhost: {gpu: B200, gpus: 8, nic: ConnectX-8, link: XDR, nics: 8}\nnetwork: fat-tree XDR\n"
     )
     status, out, _ = said(capsys, "audit", "--root", str(trees / "good.tar.gz"), "--cluster", str(path), "--json")
-    report = json.loads(out)
+    (report,) = json.loads(out)["hosts"]
     assert status == 2
     assert {f["rule"] for f in report["findings"]} == {"rdma.port.rate"}
     assert report["findings"][0]["expected"] == "800 Gb/s (cluster cluster.yaml)"
@@ -124,7 +124,7 @@ def test_many_hosts_name_the_odd_one(trees: Path, tmp_path: Path, capsys: pytest
     assert "cluster.rdma_rate" in out
     assert "slow: rdma rate 200 Gb/sec (2X NDR), 7 x 400 Gb/sec (4X NDR)" in out
     _, text, _ = said(capsys, "audit", "matrix", *files, "--json")
-    rows = {row["fact"]: row for row in json.loads(text)["matrix"]}
+    rows = {row["fact"]: row for row in json.loads(text)["across"]["rows"]}
     assert list(rows["rdma rate"]["odd"]) == ["slow"]
     assert rows["kernel"]["odd"] == {}
 
@@ -158,17 +158,17 @@ def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = said(capsys, "audit", "rules", "--json")
     rules = json.loads(out)["rules"]
     assert len(rules) > 100
-    assert all(rule["asks"] and rule["fix"] and rule["reference"] and rule["meaning"] for rule in rules)
+    assert all(rule["about"] and rule["fix"] and rule["reference"] and rule["meaning"] for rule in rules)
     assert "pcie.acs" in said(capsys, "audit", "rules")[1]
 
 
 def test_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = said(capsys, "audit", "--json")
-    live = json.loads(out)
+    (live,) = json.loads(out)["hosts"]
     assert status == {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}[live["status"]]
     assert said(capsys, "audit", "capture", str(tmp_path / "here.tar.gz"))[0] == 0
     _, out, _ = said(capsys, "audit", "--root", str(tmp_path / "here.tar.gz"), "--json")
-    assert {f["rule"] for f in json.loads(out)["findings"]} == {f["rule"] for f in live["findings"]}
+    assert {f["rule"] for f in json.loads(out)["hosts"][0]["findings"]} == {f["rule"] for f in live["findings"]}
 
 
 def test_capture_says_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

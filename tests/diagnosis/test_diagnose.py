@@ -7,7 +7,8 @@ import pytest
 
 from syncline.diagnosis import diagnose, shipped_rules
 from syncline.diagnosis.examples import found_in
-from syncline.finding import Severity
+from syncline.diagnosis.following import next_command
+from syncline.finding import Finding, Place, Severity
 from syncline.logs.context import context, plain
 from syncline.report.text.diagnose import diagnosis_lines
 
@@ -334,7 +335,6 @@ def test_a_daemon_that_ends_in_a_word_of_the_system_is_the_daemons_failure() -> 
 
 @pytest.mark.parametrize("disk", ["sda1", "nvme0n1", "dm-3"])
 def test_a_disk_without_a_host_is_no_host_to_go_to(disk: str) -> None:
-    from syncline.diagnosis.following import next_command
     from syncline.finding import Finding, Place, Severity
 
     bare, there = (
@@ -342,3 +342,11 @@ def test_a_disk_without_a_host_is_no_host_to_go_to(disk: str) -> None:
         for place in (Place(part=disk), Place("gpu11", disk))
     )
     assert next_command(bare).startswith("ssh HOST ") and next_command(there).startswith("ssh gpu11 ")
+
+
+def test_what_to_type_next_on_a_switch_is_a_command_of_switches() -> None:
+    for rule in (rule for rule in shipped_rules() if rule.startswith("switch.")):
+        found = next_command(
+            Finding(rule, Severity.WARNING, "leaf-02 Ethernet14", "", places=(Place("leaf-02", "Ethernet14"),))
+        )
+        assert found.startswith('ssh leaf-02 "show ')

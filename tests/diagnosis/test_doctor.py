@@ -183,3 +183,30 @@ def test_secrets_of_many_forms_are_removed(line: str) -> None:
 
 def test_it_is_public() -> None:
     assert callable(syncline.doctor)
+
+
+def test_one_port_down_on_half_the_hosts_is_seen_beside_the_others_of_its_host(tmp_path: Path) -> None:
+    for number in range(1, 5):
+        states = {port: "Down" if port == 3 and number in (1, 3) else "Active" for port in range(4)}
+        text = "".join(f"CA 'mlx5_{port}'\n\tPort 1:\n\t\tState: {state}\n" for port, state in states.items())
+        (tmp_path / f"ibstat-node{number:02d}.txt").write_text(text)
+    assert [one.place for one in examine([tmp_path]).suspects] == ["node01/nic-3", "node03/nic-3"]
+
+
+def test_a_lost_gpu_is_one_suspect_with_the_list_that_misses_it(tmp_path: Path) -> None:
+    line = "Nov 19 03:01:02 node02 kernel: NVRM: Xid (PCI:0000:5d:00): 79, pid=42, GPU has fallen off the bus."
+    (tmp_path / "kern-node02.log").write_text(f"{line}\n")
+    for number in (1, 2, 3):
+        rows = "".join(f"GPU {gpu}: NVIDIA H100 (UUID: GPU-{gpu})\n" for gpu in range(8 - (number == 2)))
+        (tmp_path / f"nvidia-smi-L-node{number:02d}.txt").write_text(rows)
+    (suspect,) = examine([tmp_path]).suspects
+    assert suspect.place == "node02/0000:5d:00"
+    assert "nvidia-smi lists 7" in suspect.evidence
+
+
+def test_a_local_disk_that_hangs_is_no_remote_storage(tmp_path: Path) -> None:
+    (tmp_path / "kern-node02.log").write_text(
+        "Nov 19 03:01:02 node02 kernel: nvme nvme1: I/O 12 QID 5 timeout, aborting\n"
+        "Nov 19 03:01:33 node02 kernel: blk_update_request: I/O error, dev nvme1n1, sector 1333248 op 0x0:(READ)\n"
+    )
+    assert [one.rule for one in examine([tmp_path]).suspects] == ["kernel.disk"]

@@ -17,10 +17,13 @@ import pytest
 from tests.auditing.samples import HOSTS
 
 import syncline
+from syncline.auditing.audit import audit
 from syncline.auditing.capture import capture
+from syncline.auditing.matrix import compare
 from syncline.describe.plain import json_text
 from syncline.host.root import Root
 from syncline.questions.answer import Answer
+from syncline.questions.audit import AuditAnswer, audit_rules
 from syncline.questions.discover import discover
 from syncline.questions.simulate import alltoallv
 from syncline.questions.within.phases import plan_phases
@@ -135,10 +138,18 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), later=512, storage=True),
         ),
         "discover": (_discovered,),
+        "audit": (lambda: _audited("plain-vm"), lambda: _audited("dgx-h100", "plain-vm")),
+        "audit-rules": (audit_rules,),
         "nccl": (lambda: syncline.advise(CLUSTER, ranks=16),),
         "diagnose": (lambda: syncline.diagnose(str(ROOT / "tests" / "diagnosis" / "incidents.yaml")),),
         "doctor": (lambda: syncline.doctor(str(ROOT / "tests" / "diagnosis" / "incidents.yaml"), cluster=CLUSTER),),
     }  # fmt: skip
+
+
+def _audited(*names: str) -> Answer:
+    """Return the audit of captured hosts."""
+    reports = tuple(audit(Root.of(HOSTS[name]().tree())) for name in names)
+    return AuditAnswer(reports, compare(reports) if len(reports) > 1 else None)
 
 
 def _explained() -> Answer:

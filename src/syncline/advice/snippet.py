@@ -37,7 +37,7 @@ def env_file(settings: Sequence[Setting], cloud: CloudProfile | None = None) -> 
 
 
 _FILL = (
-    "# Lines marked FILL IN name devices, interfaces or files of the hosts, and no host was read: they are comments.",
+    "# Lines marked FILL IN name devices, interfaces or files that were read on no host: they are comments.",
     "# On a host of the job: `syncline nccl CLUSTER --host here` writes them; or from a capture: --host HOST.tar.gz",
     "# (syncline audit capture HOST.tar.gz). By hand: ibdev2netdev, ip -br addr, show_gids.",
     "",

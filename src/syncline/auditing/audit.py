@@ -77,7 +77,7 @@ def audit(
         measures=measure(host, active) | _loaded_measures(host),
         names=names,
         addresses=tuple(sorted(host.own_addresses)),
-        seconds=time.monotonic() - began_s,
+        seconds=round(time.monotonic() - began_s, 3),
     )
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import syncline
 from syncline.auditing.audit import audit
 from syncline.auditing.discover import discover_quietly
-from syncline.auditing.report import HostReport
+from syncline.auditing.report import REPORT, HostReport
 from syncline.describe.plain import JsonObject
 from syncline.errors import FileError
 from syncline.host.host import Host
@@ -107,7 +107,7 @@ def _entries(root: Root, report: HostReport) -> dict[str, bytes]:
         entries[f"{NOTES}/later/{name}"] = data
     variables = "".join(f"{name}={value}\n" for name, value in root.environment().items())
     entries[f"{NOTES}/environment"] = variables.encode()
-    entries[f"{NOTES}/report.json"] = json.dumps(report.to_json(), indent=1).encode()
+    entries[f"{NOTES}/report.json"] = REPORT.dump_json(report, indent=1)
     manifest = {
         "schema": SCHEMA,
         "syncline": syncline.__version__,

@@ -17,6 +17,7 @@ from statistics import median
 from syncline.auditing.names import bad_names
 from syncline.auditing.paths import bad_paths
 from syncline.auditing.report import HostReport
+from syncline.describe.model import Handle, reported
 from syncline.describe.names import few
 from syncline.errors import UsageError
 from syncline.finding import Action, Finding, Severity, worst
@@ -73,9 +74,9 @@ class FactRow:
     majority: str | None
     missing: tuple[str, ...]
 
-    @property
+    @reported
     def odd(self) -> dict[str, str]:
-        """Return the hosts that differ from the majority; all of them have it where it is None."""
+        """The hosts that differ from the majority; none where there is none."""
         return {} if self.majority is None else {h: v for h, v in self.values.items() if v != self.majority}
 
     @property
@@ -89,10 +90,11 @@ class Matrix:
 
     hosts: tuple[str, ...]
     rows: tuple[FactRow, ...]
-    outliers: tuple[Finding, ...] = ()
+    outliers: Handle[tuple[Finding, ...]] = ()
 
-    @property
+    @reported
     def findings(self) -> tuple[Finding, ...]:
+        """Who is the odd one out, by figures and by facts."""
         return (*self.outliers, *(finding for row in self.rows for finding in _findings(row)))
 
     @property

@@ -1,6 +1,6 @@
 """What an audit of one host says: findings, what was fine, what did not apply, what could not be read, and facts.
 
-A report goes to JSON and back, so that reports of many hosts can be collected and compared.
+Its fields are its JSON, which is read back, so that reports of many hosts can be collected and compared.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.errors import DescriptionError, FileError
-from syncline.finding import Finding, Severity, worst
+from syncline.finding import Finding, Label, Severity, worst
 
-SCHEMA = "syncline-audit/1"
 MAX_REPORT_BYTES = 64 * 2**20
 
 
@@ -44,8 +43,9 @@ class HostReport:
     """Where other hosts can reach this one."""
     seconds: float = 0.0
 
-    @property
-    def status(self) -> Severity:
+    @reported
+    def status(self) -> Label:
+        """The worst of what was found."""
         return worst(self.findings)
 
     def count(self, severity: Severity) -> int:
@@ -57,31 +57,13 @@ class HostReport:
         kept = tuple(finding for finding in self.findings if finding.severity is not Severity.UNKNOWN)
         return replace(self, findings=kept)
 
-    def to_json(self) -> JsonObject:
-        """Return the report as plain values."""
-        return {
-            "schema": SCHEMA,
-            "host": self.host,
-            "source": self.source,
-            "status": self.status.label,
-            "findings": [finding.to_json() for finding in self.findings],
-            "passed": list(self.passed),
-            "not_applicable": {reason: list(ids) for reason, ids in self.skipped.items()},
-            "unreadable": dict(self.unreadable),
-            "facts": dict(self.facts),
-            "measures": dict(self.measures),
-            "lost": {peer: list(shares) for peer, shares in self.lost.items()},
-            "names": {name: list(addresses) for name, addresses in self.names.items()},
-            "addresses": list(self.addresses),
-            "seconds": round(self.seconds, 3),
-        }
 
-
-_REPORT = TypeAdapter(HostReport)
+REPORT = TypeAdapter(HostReport)
+"""Reads and writes a report as JSON."""
 
 
 def read_reports(paths: list[Path]) -> list[HostReport]:
-    """Read reports: files with one JSON object each, or with one on each line, as `srun` mixes them."""
+    """Read reports: files with one audit each, or with one on each line, as `srun` mixes them."""
     reports: list[HostReport] = []
     for path in paths:
         reports += _read(path)
@@ -90,23 +72,19 @@ def read_reports(paths: list[Path]) -> list[HostReport]:
     return reports
 
 
-def from_json(data: object, where: str) -> HostReport:
+def report_of(row: object, where: str) -> HostReport:
     """Return the report that a JSON object holds."""
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("host"), str):
+    if not isinstance(row, dict) or not {"host", "findings"} <= row.keys():
         raise DescriptionError(
-            f"this is not an audit report: it lacks schema {SCHEMA} and a host.",
+            "this is not an audit report: it lacks a host and its findings.",
             where=where,
             hint="Make one with `syncline audit --json`.",
         )
     try:
-        findings = [{**row, "severity": Severity[str(row["severity"]).upper()]} for row in data.get("findings", ())]
-        skipped = data.get("not_applicable", {})
-        return _REPORT.validate_python({**data, "findings": findings, "skipped": skipped})
+        return REPORT.validate_python(row)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
     raise DescriptionError(f"the report is damaged ({reason}).", where=where)
 
 
@@ -131,5 +109,5 @@ def _read(path: Path) -> list[HostReport]:
                 "this is not JSON.", where=f"{path} line {line}", hint="Was the output cut off?"
             ) from None
         rows = data["hosts"] if isinstance(data, dict) and isinstance(data.get("hosts"), list) else [data]
-        found += [from_json(row, f"{path} line {line}") for row in rows]
+        found += [report_of(row, f"{path} line {line}") for row in rows]
     return found

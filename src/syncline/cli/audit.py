@@ -16,8 +16,6 @@ from syncline.cli.shell.output import JsonOption, emit, err, examples
 from syncline.describe.plain import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from syncline.auditing.report import HostReport
     from syncline.questions.audit import AuditAnswer
 
@@ -102,9 +100,9 @@ def audit(
     if unknown_ok:
         answer = answer.without_unknown()
     if peers is not None:
-        answer = AuditAnswer((_probe(answer.reports[0], write, peers),))
+        answer = AuditAnswer((_probe(answer.hosts[0], write, peers),))
     if write is not None:
-        _write(write, answer.reports)
+        _write(write, answer)
     _show(answer, junit, every, json, html)
     raise typer.Exit(_status(answer, exit_style))
 
@@ -128,22 +126,11 @@ def matrix(
 @app.command(epilog=examples("syncline audit rules", "syncline audit rules --json"))
 def rules(json: JsonOption = False) -> None:
     """List the rules: what each asks, and when it applies."""
-    from syncline.auditing.audit import select
-    from syncline.auditing.rule import CAPABILITIES
+    from syncline.questions.audit import audit_rules
 
-    rows = select(active=True)
-    payload = {
-        "rules": [
-            {
-                "id": r.id, "asks": r.about, "severity": r.severity.label, "needs": r.needs.split(),
-                "action": r.action.value, "meaning": r.meaning, "fix": r.fix, "reference": r.reference,
-            }
-            for r in rows
-        ],
-        "needs": {name: f"without it: {reason}" for name, (reason, _) in CAPABILITIES.items()},
-    }  # fmt: skip
-    width = max(len(r.id) for r in rows)
-    emit(payload, json, [f"{r.id:<{width}}  {r.severity.label:<8}  {r.about}" for r in rows])
+    answer = audit_rules()
+    width = max(len(r.id) for r in answer.rules)
+    emit(answer.to_json(), json, [f"{r.id:<{width}}  {r.severity.label:<8}  {r.about}" for r in answer.rules])
 
 
 @app.command(
@@ -197,13 +184,13 @@ def _show(answer: AuditAnswer, junit: Path | None, every: bool, json: bool, html
     from syncline.report.text.audit import audit_lines
 
     if junit is not None:
-        write_text(junit, junit_text(list(answer.reports), answer.across))
+        write_text(junit, junit_text(list(answer.hosts), answer.across))
 
-    lines = list(audit_lines(answer.reports, answer.across, every=every))
+    lines = list(audit_lines(answer.hosts, answer.across, every=every))
     if html is not None:
         from syncline.report.page.findings import findings_page
 
-        hosts = ", ".join(report.host for report in answer.reports[:4])
+        hosts = ", ".join(report.host for report in answer.hosts[:4])
         write_text(html, findings_page(f"Audit of {hosts}", lines, answer.findings))
     emit(answer.to_json(), json, lines)
 
@@ -237,13 +224,15 @@ def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostRepor
     return replace(report, lost=lost, names={**report.names, **names})
 
 
-def _write(folder: Path, reports: Sequence[HostReport]) -> None:
+def _write(folder: Path, answer: AuditAnswer) -> None:
+    from dataclasses import replace
+
     from syncline.describe.files import make_folder, write_text
 
     make_folder(folder)
-    for report in reports:
+    for report in answer.hosts:
         name = report.host.replace("/", "-")
-        write_text(folder / f"{name}.json", json_text(report.to_json()) + "\n")
+        write_text(folder / f"{name}.json", json_text(replace(answer, hosts=(report,), across=None).to_json()) + "\n")
 
 
 def _status(answer: AuditAnswer, style: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +41,11 @@ def _usual(values: Iterable[float | None]) -> float | None:
     return counted.most_common(1)[0][0] if counted else None
 
 
+def _ups(ports: Sequence[PortReading]) -> tuple[int, int]:
+    """Return how many ports are up, and of how many."""
+    return sum(one.is_up is True for one in ports), len(ports)
+
+
 def port_suspects(folder: IncidentFolder, nics: NicNames) -> Iterable[IncidentSuspect]:
     """Yield ports that are down or slower than the same port of other hosts, or than the others of their own."""
     ports = [one for one in folder.readings if isinstance(one, PortReading)]
@@ -50,13 +55,16 @@ def port_suspects(folder: IncidentFolder, nics: NicNames) -> Iterable[IncidentSu
         by_name[port.name].append(port)
         by_host[port.host].append(port)
     for port in ports:
-        peers = by_name[port.name] if len({one.host for one in by_name[port.name]}) > 2 else by_host[port.host]
-        ups = sum(one.is_up is True for one in peers)
+        alike, beside = by_name[port.name], by_host[port.host]
+        peers = alike if len({one.host for one in alike}) > 2 else beside
         part = nics.part(port.host, port.name)
-        if port.is_up is False and ups > len(peers) / 2:
+        if (
+            port.is_up is False
+            and (ups := max(_ups(alike), _ups(beside), key=lambda of: of[0] / of[1]))[0] * 2 > ups[1]
+        ):
             failed = nics.failed(port.host, part)
             yield IncidentSuspect(
-                "port.down", port.host, part, f"{port.name} is down ({ups} of {len(peers)} others are up)", 0.9,
+                "port.down", port.host, part, f"{port.name} is down ({ups[0]} of {ups[1] - 1} others are up)", 0.9,
                 (port.line,), f'ssh {port.host or "HOST"} "ip -br link; ibstat {port.name}; mlxlink -d {port.name} -m"',
                 fault_line(failed) if failed else "", stops=True, failed=failed,
             )  # fmt: skip
@@ -181,10 +189,17 @@ def of_finding(finding: Finding, host: str, part: str, prior: float, nics: NicNa
 
 
 def merged(found: Iterable[IncidentSuspect]) -> list[IncidentSuspect]:
-    """Return one suspect a place and kind of fault; evidence of the others is kept with the likeliest."""
+    """Return one suspect a place and kind of fault; evidence of the others is kept with the likeliest.
+
+    A disk and its partitions are one place, and so is a host that misses a GPU beside the GPU that it lost.
+    """
     best: dict[tuple[str, str, str], IncidentSuspect] = {}
+    found = list(found)
+    lost = {one.host: one for one in found if one.rule in ("kernel.xid.gpu-lost", "kernel.gpu.off-bus")}
     for one in found:
-        key = one.host, one.part, "" if one.part.startswith("nic-") else one.rule
+        same = lost.get(one.host, one) if one.rule == "gpu.missing" else one
+        part = re.sub(r"(?<=^nvme\d)n\d+(p\d+)?$|(?<=^sd[a-z])\d+$", "", same.part)
+        key = one.host, part, "" if part.startswith("nic-") else same.rule
         other = best.get(key)
         if other is None:
             best[key] = one

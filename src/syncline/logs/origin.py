@@ -12,7 +12,7 @@ from syncline.logs.form import form_of
 
 _KINDS = re.compile(
     r"^(?:dmesg|kern|kernel|kmsg|syslog|messages|journal|journalctl|journald|ethtool|ibstat|ibstatus|ibv"
-    r"|devinfo|iblinkinfo|nvidia|smi|nvidia-smi|dcgm|dcgmi|lspci|nccl|rccl|audit|netstat|ip|ipmi"
+    r"|devinfo|iblinkinfo|nvidia|smi|nvidia-smi[\w-]*|dcgm|dcgmi|lspci|nccl|rccl|audit|netstat|ip|ipmi"
     r"|ipmitool|sel|sonic|frr|switch|counters|perfquery|mlxlink|showgids|rdma|link|topo|numa|log|logs"
     r"|txt|out|err|gz|xz|zst|bz2|json|current|boot|prev|old|stat|s|m|i|q|vv|vvv|module|info|tests|all"
     r"|reduce|perf|stats|console|serial|sysinfo|host|hosts|capture|report"
@@ -29,7 +29,7 @@ _LIKE_A_HOST = re.compile(
     r"\d[\w-]*$",
     re.IGNORECASE,
 )
-_BETWEEN = re.compile(r"[._]|(?<=[a-z])-(?=[a-z]+\d)|(?<=\d)-(?=[a-z])|^(?:dmesg|nccl)-")
+_BETWEEN = re.compile(r"[._]|(?<=[a-zA-Z])-(?=[a-z]+\d)|(?<=\d)-(?=[a-z])|^(?:dmesg|nccl)-")
 _FOLDERS = 2
 """Folders above a file that are asked for a host's name: `gpu11/dmesg`, `gpu11/ethtool/eth0.txt`."""
 _RULE = re.compile(r"^-{8,}$")

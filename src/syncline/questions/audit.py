@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,50 +13,72 @@ from syncline.auditing.expect import Expect, from_cluster, scaled
 from syncline.auditing.matrix import Matrix
 from syncline.auditing.matrix import compare as compare_hosts
 from syncline.auditing.report import HostReport, read_reports
-from syncline.describe.plain import JsonObject
-from syncline.finding import Finding, Severity, worst
+from syncline.auditing.rule import CAPABILITIES
+from syncline.describe.model import reported
+from syncline.finding import Action, Finding, Label, worst
 from syncline.host.host import Host
 from syncline.host.root import Root
 from syncline.questions.answer import Answer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class AuditAnswer(Answer):
     """What was found on each host, and across them where there are several."""
 
     schema_name: ClassVar[str] = "audit"
 
-    reports: tuple[HostReport, ...]
+    hosts: tuple[HostReport, ...]
     across: Matrix | None = None
+    """What differs between the hosts, where there are several."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Everything that was found, host by host, then across hosts."""
-        found = [finding for report in self.reports for finding in report.findings]
+        found = [finding for report in self.hosts for finding in report.findings]
         return (*found, *(self.across.findings if self.across else ()))
 
-    @property
-    def severity(self) -> Severity:
+    @reported
+    def severity(self) -> Label:
         """The worst of what was found."""
         return worst(list(self.findings))
 
     def without_unknown(self) -> AuditAnswer:
         """Return the answer without what could not be checked."""
-        reports = tuple(report.without_unknown() for report in self.reports)
-        return replace(self, reports=reports, across=compare_hosts(list(reports)) if self.across else None)
+        hosts = tuple(report.without_unknown() for report in self.hosts)
+        return replace(self, hosts=hosts, across=compare_hosts(hosts) if self.across else None)
 
-    def to_json(self) -> JsonObject:
-        if len(self.reports) == 1 and self.across is None:
-            return self.reports[0].to_json()
-        hosts: JsonObject = {"hosts": [report.to_json() for report in self.reports]}
-        if self.across is None:
-            return hosts
-        matrix = [
-            {"fact": row.fact, "majority": row.majority, "odd": row.odd, "missing": list(row.missing),
-             "values": dict(row.values)}
-            for row in self.across.rows
-        ]  # fmt: skip
-        return {**hosts, "matrix": matrix, "findings": [finding.to_json() for finding in self.across.findings]}
+
+@dataclass(frozen=True)
+class ListedCheck:
+    """One rule, without what it runs."""
+
+    id: str
+    about: str
+    severity: Label
+    needs: str
+    """What the question does not arise without, with spaces between."""
+    action: Action
+    meaning: str
+    fix: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class AuditRules(Answer):
+    """What is asked of a host."""
+
+    schema_name: ClassVar[str] = "audit-rules"
+
+    rules: tuple[ListedCheck, ...]
+    needs: Mapping[str, str]
+    """What a rule needs -> why it does not apply where that is missing."""
+
+
+def audit_rules() -> AuditRules:
+    """Return the rules, those that load the host last."""
+    names = [one.name for one in fields(ListedCheck)]
+    rules = tuple(ListedCheck(*(getattr(rule, name) for name in names)) for rule in select(active=True))
+    return AuditRules(rules, {name: reason for name, (reason, _) in CAPABILITIES.items()})
 
 
 def audit(

@@ -168,4 +168,4 @@ def audit_lines(reports: Sequence[HostReport], across: Matrix | None, *, every: 
 
 def text(answer: AuditAnswer, width: int) -> Iterable[str]:
     """Return the findings of hosts."""
-    return audit_lines(answer.reports, answer.across)
+    return audit_lines(answer.hosts, answer.across)
