@@ -335,8 +335,6 @@ def test_a_daemon_that_ends_in_a_word_of_the_system_is_the_daemons_failure() -> 
 
 @pytest.mark.parametrize("disk", ["sda1", "nvme0n1", "dm-3"])
 def test_a_disk_without_a_host_is_no_host_to_go_to(disk: str) -> None:
-    from syncline.finding import Finding, Place, Severity
-
     bare, there = (
         Finding("kernel.disk", Severity.CRITICAL, str(place), "errors", places=(place,))
         for place in (Place(part=disk), Place("gpu11", disk))
