@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from tests.drill.known_fault import KnownFault
 
 from syncline.auditing.matrix import compare
-from syncline.auditing.report import HostReport, from_json
+from syncline.auditing.report import HostReport, report_of
 from syncline.diagnosis import diagnose
 from syncline.errors import LabError
 from syncline.fabric import Fabric, load
@@ -102,7 +102,7 @@ def audited(lab: Lab, cluster: Path, sets: Mapping[str, Mapping[str, str]] | Non
     with TemporaryDirectory() as folder:
         command = ["-m", "syncline", "audit", "--cluster", str(cluster), "--peers", str(len(addresses)),
                    "--write", folder, "--exit", "none", "--json"]  # fmt: skip
-        reports = [from_json(json.loads(text), host) for host, text in _run(lab, command, sets)]
+        reports = [report_of(json.loads(text)["hosts"][0], host) for host, text in _run(lab, command, sets)]
     return _of_the_network([*(f for report in reports for f in report.findings), *compare(reports).findings])
 
 
