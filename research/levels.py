@@ -37,9 +37,9 @@ HEAD = """# How much of an error, log(measured / predicted), things share that a
 #: What repeating a measurement gives: steps of one run, and nccl-tests in place against out of place.
 NOISE = {"step": 0.01, "experts": 0.01, "collective": 0.01}
 #: By how much the median error of a sweep may exceed that of the plain ratio.
-LOST = 0.012
+LOST = 0.005
 #: Standard deviations that are tried: of a system, a model's runs, a precision's, and of a run alone.
-TRIED = ((0.12, 0.16, 0.25), (0.06, 0.1, 0.15), (0.03, 0.08), (0.03, 0.06))
+TRIED = ((0.12, 0.16, 0.25), (0.06, 0.12, 0.15), (0.03, 0.08), (0.02, 0.03, 0.06))
 #: The same of collectives: sizes share a part of each over so many doublings.
 COLLECTIVES = {
     "parts": [
@@ -93,7 +93,7 @@ def step_levels(kind: str) -> dict[str, Any]:
         parts = [{"sigma": system}, {"sigma": model, "keys": ["model"]}, {"sigma": precision, "keys": ["precision"]}]
         made = {"parts": parts, "alone": alone, "noise": NOISE[kind]}
         found = won(errors, levels_in(made), _of_model)
-        score = sum(found["levels"]) / 2 + (found["worst"] > LOST)
+        score = sum(found["levels"]) / 2 + found["lost"]
         best = min(best or (score, made), (score, made), key=lambda one: one[0])
     assert best is not None
     return best[1]
@@ -133,7 +133,7 @@ def won(errors: Sequence[Error], levels: ErrorLevels, sweep: Callable[[Error], t
         size = [np.abs(np.expm1([row[column] for row in here])) for column in range(3)]
         rows += [(a, b, c, 1 / (len(mine) - 1)) for a, b, c in zip(*size, strict=True)]
         more = float(np.median(size[2]) - np.median(size[1]))
-        worst, lost = max(worst, more), lost + (more > 0.005)
+        worst, lost = max(worst, more), lost + (more > LOST)
     table = np.array(rows)
     order = {"ships": 0, "ratio": 1, "levels": 2}
     scores = {

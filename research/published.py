@@ -20,7 +20,7 @@ from syncline.sim.nccl.measured import read_rows as read_measured
 
 DATA = Path(__file__).parent / "data"
 TRAINING, COLLECTIVES = "training-runs.csv", "nccl-tests.csv"
-BLIND_SETS = range(15)
+BLIND_SETS = range(16)
 #: The sets that the constants of the NCCL model were fitted to.
 FITTED_COLLECTIVES = range(5)
 

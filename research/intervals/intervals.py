@@ -150,7 +150,8 @@ def group_of(row: Residual) -> str:
     """
     facets = row.facets
     if row.subject == "step":
-        return "step, calibrated" if facets["stated"] == "calibrated" else f"step, {facets['kind']}"
+        after = ", after the same job" if facets.get("shared") == "job" else ", after another job"
+        return f"step, {facets['kind']}{after if facets['stated'] == 'calibrated' else ''}"
     if row.subject == "collective":
         return f"collective, {words('calibrated' if facets['stated'] == 'calibrated' else facets['reach'])}"
     if row.subject == "serve":

@@ -32,7 +32,7 @@ from research.training.systems import load_systems
 from syncline.errors import SynclineError
 from syncline.planning.cost.prices import load_prices
 from syncline.sim.nccl.interval import BANDS, band
-from syncline.sim.profile import thing_of
+from syncline.sim.profile import in_common, thing_of
 from syncline.sim.shared import KnownError, learnt, levels_of
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import Constants, default_constants, document, left_out_constants
@@ -41,14 +41,13 @@ from syncline.sim.step.step import kind_of
 from syncline.sim.uncertainty import Facets, StepFacets, generation_of, how_known, size_shares
 from syncline.validation.collectives import validate_rows
 from syncline.validation.systems import load_systems as load_collective_systems
-from syncline.validation.training import sweeps
 from syncline.validation.training_run import family
 from syncline.workload.job import Job
 
 NUM_PARTS = 3
 #: The facets of a residual in the order in which tables keep them.
 STORED = {
-    "step": ("kind", "stated", "generation", "precision", "scale"),
+    "step": ("kind", "stated", "generation", "precision", "scale", "shared"),
     "collective": ("stated", "reach", "band", "op", "generation"),
     "memory": ("framework",), "serve": ("what", "start", "kind", "engine"), "price": (),
 }  # fmt: skip
@@ -93,7 +92,7 @@ class Residual:
 
     def cells(self) -> dict[str, str]:
         """Return the row as the stored table has it."""
-        facets = "|".join(self.facets[name] for name in STORED[self.subject])
+        facets = "|".join(self.facets.get(name, "") for name in STORED[self.subject])
         return {"subject": self.subject, "publication": self.publication, "part": str(self.part), "facets": facets,
                 "size": str(self.size), "residual": f"{self.residual:.4f}", "line": self.line,
                 "num_bytes": str(self.num_bytes or "")}  # fmt: skip
@@ -117,7 +116,7 @@ def read_table(text: str) -> list[Residual]:
 
 
 def _facets(subject: str, text: str) -> dict[str, str]:
-    return dict(zip(STORED[subject], text.split("|"), strict=False))
+    return {name: value for name, value in zip(STORED[subject], text.split("|"), strict=False) if value}
 
 
 def publication(source: str) -> str:
@@ -159,26 +158,28 @@ def step_residuals(blind_set: int, only: Sequence[str] | None = None) -> list[Re
             if run.assumed or run.recalled:
                 break
         found += _of_memory(run, blind_set)
-    for numbers in sweeps([run.published for run in runs]).values():
-        known = [i for i in numbers if i in described]
-        found += _of_sweep([runs[i] for i in known], blind_set)
+    systems: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number in described:
+        run = runs[number]
+        systems[publication(run.run.source), run.described.machine.gpu.name].append(number)
+    for numbers in systems.values():
+        found += _after_one([runs[i] for i in numbers], [described[i] for i in numbers], blind_set)
     return found
 
 
-def _of_sweep(runs: Sequence[ObservedRun], blind_set: int) -> list[Residual]:
-    """Return what is left of the other runs of a sweep after the first was measured and calibrated the model."""
-    if len(runs) < 2 or runs[0].case is None:
-        return []
-    base = _constants(runs[0].source)
-    first = runs[0]
-    off = [math.log(run.measured_s / float(predicted_s(run.case, base))) for run in runs if run.case is not None]
+def _after_one(runs: Sequence[ObservedRun], off: Sequence[float], blind_set: int) -> list[Residual]:
+    """Return what is left of each run of a system after the first other one was measured that shares so much with it."""
     things = [thing_of(run.described.job, run.described.num_gpus) for run in runs]
-    levels = levels_of("experts" if first.has_experts else "step")
-    mean = learnt(levels, [KnownError(things[0], off[0])], things[1:]).mean
-    return [
-        _of_step(run, "calibrated", one - float(shared), blind_set)
-        for run, one, shared in zip(runs[1:], off[1:], mean, strict=True)
-    ]
+    found = []
+    for number, run in enumerate(runs):
+        levels, done = levels_of("experts" if run.has_experts else "step"), set[str]()
+        for other, thing in enumerate(things):
+            shared = in_common(thing, things[number])
+            if other != number and shared not in done:
+                done.add(shared)
+                mean = learnt(levels, [KnownError(thing, off[other])], [things[number]]).mean
+                found.append(_of_step(run, "calibrated", off[number] - float(mean[0]), blind_set, shared))
+    return found
 
 
 def _is_open(run: ObservedRun) -> bool:
@@ -212,10 +213,10 @@ def stripped(job: Job, *, software: bool) -> Job:
     return job.model_copy(update=gone)
 
 
-def _of_step(run: ObservedRun, stated: str, value: float, blind_set: int) -> Residual:
+def _of_step(run: ObservedRun, stated: str, value: float, blind_set: int, shared: str = "") -> Residual:
     gpu, job = run.described.machine.gpu, run.described.job
     generation = generation_of(gpu.architecture, gpu.vendor)
-    facets = StepFacets(kind_of(job), stated, generation, job.precision, run.described.num_gpus)
+    facets = StepFacets(kind_of(job), stated, generation, job.precision, run.described.num_gpus, shared)
     line = f"{TRAINING}:{run.rows[0][0].line}"
     return Residual(
         "step", publication(run.run.source), facets.as_dict(), run.described.num_gpus, value, line, blind_set=blind_set

@@ -45,7 +45,12 @@ def test_an_interval_says_what_would_narrow_it() -> None:
     found = priced().interval()
     assert found.narrower is not None and found.narrower.command.startswith("syncline calibrate step")
     assert found.narrower.width < found.p90[1] / found.p90[0]
-    assert priced().interval(calibrated=True).narrower is None
+    assert priced().interval(shared="job").narrower is None
+
+
+def test_the_more_a_measured_step_has_in_common_the_narrower_is_the_interval() -> None:
+    widths = [found.p90[1] / found.p90[0] for found in (priced().interval(shared=x) for x in ("job", "model", ""))]
+    assert widths[0] < widths[1] < widths[2]
 
 
 def test_chances_are_those_of_the_ends_and_a_bound_is_certain() -> None:

@@ -219,7 +219,7 @@ class PlanReport:
 
 
 def _tie_within(result: StepResult) -> float:
-    pair = result.calibrated_spread
+    pair = result.calibrated_spread("model")
     return max(pair.high_50, 1 / pair.low_50) - 1
 
 

@@ -207,7 +207,7 @@ def prediction(
         limit=executed_limit(result, executed, constants or default_constants()) if executed else result.limit,
         storage=result.storage,
         assumed=result.facts.assumed,
-        interval=result.interval(took_s, calibrated=profile is not None),
+        interval=result.interval(took_s, shared=profile.shared(job, result.num_gpus) if profile else ""),
         memory_interval=result.memory_interval,
         fit_chance=result.fit_chance,
         ignores=IGNORES,

@@ -44,8 +44,8 @@ class UnseenCoverage:
 
 #: How wide a 90 % interval may be where its coverage is judged: high end over low end.
 WIDTHS: Mapping[str, float] = {
-    "step, dense": 2.2, "step, experts": 3.0, "collective, few": 2.5, "step, calibrated": 1.3,
-    "step, experts, calibrated": 1.6, "collective, calibrated by a measurement": 1.4,
+    "step, dense": 2.2, "step, experts": 3.0, "collective, few": 2.5, "step, dense, after the same job": 1.3,
+    "step, experts, after the same job": 1.6, "collective, calibrated by a measurement": 1.4,
 }  # fmt: skip
 
 

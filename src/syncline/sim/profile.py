@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,6 +75,20 @@ def thing_of(job: Job, num_gpus: int = 0) -> ErrorKey:
     return ErrorKey(keys)
 
 
+def in_common(one: ErrorKey, other: ErrorKey) -> str:
+    """Return what two steps of one system have in common: the job at another size, its model, or the system alone.
+
+    >>> small = ErrorKey({"model": "a", "precision": "bf16", "job": "tp2 pp1 cp1 dp4 ep1 batch 64/2 of 4096"})
+    >>> large = ErrorKey({"model": "a", "precision": "bf16", "job": "tp2 pp1 cp1 dp64 ep1 batch 1024/2 of 4096"})
+    >>> in_common(small, large), in_common(small, ErrorKey({**large.keys, "precision": "fp8"}))
+    ('job', 'system')
+    """
+    if any(one.keys[name] != other.keys[name] for name in ("model", "precision")):
+        return "system"
+    splits = {re.sub(r"dp\d+|\d+/", "", thing.keys["job"]) for thing in (one, other)}
+    return "job" if len(splits) == 1 else "model"
+
+
 @dataclass(frozen=True, eq=False)
 class MeasuredCollective:
     """One sweep of nccl-tests that a profile was made from: what the model was off by at each size."""
@@ -103,6 +118,12 @@ class SystemProfile:
             levels_of("experts" if experts else "step"), [run.seen for run in self.measured], [thing_of(job, num_gpus)]
         )
         return float(found.mean[0]), float(found.sigma[0])
+
+    def shared(self, job: Job, num_gpus: int = 0) -> str:
+        """Return the most that a job has in common with a measured one; empty where none was measured."""
+        wanted = thing_of(job, num_gpus)
+        found = {in_common(run.seen.thing, wanted) for run in self.measured}
+        return next((shared for shared in ("job", "model", "system") if shared in found), "")
 
     def constants(self, job: Job, num_gpus: int = 0) -> Constants:
         """Return the constants of a job on this system; a run that was measured is reproduced."""

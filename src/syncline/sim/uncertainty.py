@@ -40,7 +40,7 @@ Z_50, Z_90, CERTAIN = 0.6745, 1.6449, 9.0
 PREVIEWED, PREVIEWED_RANKS = "Hopper", 128
 #: What is known of a case, and which two of it have an effect together.
 FACETS: Mapping[str, tuple[str, ...]] = {
-    "step": ("kind", "stated", "source", "generation", "precision", "scale"),
+    "step": ("kind", "stated", "source", "generation", "precision", "scale", "shared"),
     "collective": ("stated", "reach", "size", "op", "generation"),
     "memory": ("framework",),
     "serve": ("what", "start", "kind", "engine"),
@@ -55,7 +55,8 @@ _WORDS = {
     "dense": "dense models", "experts": "models with experts", "layers": "models that are lists of layers",
     "plain": "jobs that do not state their software", "software": "jobs that state framework and year",
     "described": "jobs that state software, kernels and overlap", "guessed": "rows that leave layout or precision open",
-    "calibrated": "calibrated by a measurement", "plainly": "uncalibrated",
+    "calibrated": "calibrated by a measurement", "plainly": "uncalibrated", "job": "jobs measured at another size",
+    "model": "models measured in another split", "system": "systems measured with another model",
     "one": "one scale-up domain", "cards": "cards without NVLink",
     "few": "up to 64 hosts", "sockets": "up to 64 hosts over TCP",
     "many": "more than 64 hosts", "XS": "up to 4 KiB", "S": "up to 256 KiB", "M": "below 256 MiB",
@@ -196,13 +197,15 @@ class StepFacets:
     generation: str  # architecture of the part; "assumed rates" where nobody measured what it sustains
     precision: str
     num_gpus: int
+    shared: str = ""  # job, model, system: what a calibrated step has in common with the measured one
 
     def as_dict(self) -> dict[str, str]:
         """Return the facets as the table has them."""
         width = {"fp8": "8", "fp4": "4", "fp32": "32", "tf32": "32"}.get(self.precision, "16")
         scale = "small" if self.num_gpus <= 64 else "middle" if self.num_gpus <= 1024 else "large"
         return {"kind": self.kind, "stated": self.stated, "generation": self.generation, "precision": width,
-                "scale": scale, "source": "known" if self.stated == "calibrated" else "new"}  # fmt: skip
+                "scale": scale, "source": "known" if self.stated == "calibrated" else "new",
+                **({"shared": self.shared} if self.shared else {})}  # fmt: skip
 
 
 #: Architectures whose sustained rates are guesses, by `sim/data/gpu_sustained.yaml`.
@@ -352,7 +355,7 @@ _ALL = {"step": "all steps", "collective": "all collectives", "memory": "peak me
         "serve": "serving engines",
         "price": "list prices of a GPU-hour against the median of their sellers"}  # fmt: skip
 _NOUNS = {"kind": "run of", "stated": "run of", "source": "run of a source that is",
-          "generation": "run on", "precision": "run in", "scale": "run on", "what": "run for its",
+          "generation": "run on", "precision": "run in", "scale": "run on", "shared": "run of", "what": "run for its",
           "start": "run of", "engine": "run of",
           "reach": "row of", "size": "row of", "op": "row of", "framework": "peak memory of"}  # fmt: skip
 

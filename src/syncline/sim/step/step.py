@@ -111,20 +111,25 @@ class StepResult:
         """How far off the step time may be, from published runs of the same kind."""
         return self._spread(stated_of(self.job, self.facts))
 
-    @property
-    def calibrated_spread(self) -> Spread:
-        """The same after a run of this system was measured; also of two splits of one job against each other."""
-        return self._spread("calibrated")
+    def calibrated_spread(self, shared: str) -> Spread:
+        """Return the same after a step was measured here that has so much in common: `system`, `model` or `job`.
 
-    def _spread(self, stated: str) -> Spread:
+        Two splits of one job are as far off against each other as those of a measured model.
+        """
+        return self._spread("calibrated", shared)
+
+    def _spread(self, stated: str, shared: str = "") -> Spread:
         gpu = self.machine.gpu
         generation = generation_of(gpu.architecture, gpu.vendor)
-        return step_spread(StepFacets(kind_of(self.job), stated, generation, self.job.precision, self.num_gpus))
+        return step_spread(StepFacets(kind_of(self.job), stated, generation, self.job.precision, self.num_gpus, shared))
 
-    def interval(self, took_s: float | None = None, *, calibrated: bool = False) -> Interval:
-        """Return where the step time lies, or that of an execution: never below what the hardware allows."""
-        spread, after = self.calibrated_spread if calibrated else self.spread, self.calibrated_spread
-        narrower = None if calibrated else replace(MEASURED_STEP, width=after.high_90 / after.low_90)
+    def interval(self, took_s: float | None = None, *, shared: str = "") -> Interval:
+        """Return where the step time lies, or that of an execution: never below what the hardware allows.
+
+        `shared` is what a measured step has in common with this one, if one was measured.
+        """
+        spread, after = self.calibrated_spread(shared) if shared else self.spread, self.calibrated_spread("job")
+        narrower = None if shared == "job" else replace(MEASURED_STEP, width=after.high_90 / after.low_90)
         found = spread.of(self.step_time_s if took_s is None else took_s).above(self.floor_s)
         return replace(found, narrower=narrower)
 
