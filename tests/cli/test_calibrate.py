@@ -70,6 +70,12 @@ def test_a_log_is_fitted_on_as_many_ranks_as_it_is_of(tmp_path: Path) -> None:
         syncline.calibrate_collective(CLUSTER, log, ranks=512)
 
 
+def test_a_log_of_other_gpus_is_no_calibration(tmp_path: Path) -> None:
+    log = Path(__file__).parents[1] / "bench" / "logs" / "mi300x_16_rccl.log"
+    with pytest.raises(syncline.UsageError, match="the log is of AMD Instinct MI300X, and h100-64-rail has H100"):
+        syncline.calibrate_collective(CLUSTER, log)
+
+
 def test_a_plan_moves_with_the_profile(job: Path, tmp_path: Path) -> None:
     profile = tmp_path / "profile.yaml"
     syncline.calibrate_step(CLUSTER, job, measured="25s").save(profile)

@@ -54,6 +54,7 @@ class ServingOption:
     keeps_slo: bool
     all_gpus: int  # of the cluster
     over: float  # how far past the limits: the larger of latency / limit; at most 1 within them
+    floor_s: float  # no token comes sooner after the one before it
 
     @property
     def num_prefill(self) -> int:
@@ -179,8 +180,8 @@ class Serving:
 
     @property
     def token_interval(self) -> Interval:
-        """Where the median time between tokens lies."""
-        return self._spread("token").of(self.best.at.between_p50_s)
+        """Where the median time between tokens lies: weights pass through memory for each."""
+        return self._spread("token").of(self.best.at.between_p50_s).above(self.best.floor_s)
 
     @property
     def chance(self) -> float:
@@ -300,7 +301,7 @@ def _ways(
         ServingOption(split, apart, replicas, (replicas + beside) * split.num_gpus, load, at, most,
                       most_batch(engine, load), usd,
                       engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus,
-                      over)
+                      over, engine.floor_s)
     ]  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +31,7 @@ from syncline.planning.cost.prices import load_prices
 from syncline.planning.cost.renting import gpu_models, rent
 from syncline.program import Placement, packed, place
 from syncline.questions.answer import Answer, OptionGroup, Output, Parameter, SaidElsewhere, page_output, question
+from syncline.questions.simulated.log_ranks import check_gpu
 from syncline.questions.within.tournament import (
     BackendOption,
     CheckOption,
@@ -164,7 +164,8 @@ def log(
         raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
     asked = judging or JudgingQuestion()
     ran = read_log(read, kind=NAMES[collective] if collective else None, num_ranks=ranks or 0)
-    _check_gpu(ran, cluster)
+    if cluster is not None:
+        check_gpu(ran, load(cluster))
     rows, note = _judge_log(ran, cluster)
     found, lost = asked.judged(rows, ran.num_ranks, cluster, findings(rows))
     devices: list[JsonObject] = [{"rank": d.rank, "hostname": d.host, "device_info": d.name} for d in ran.devices]
@@ -173,21 +174,6 @@ def log(
         asked, tuple(ran.notes),
         {"log": str(read), "version": ran.version, "notes": list(ran.notes), "devices": devices},
     )  # fmt: skip
-
-
-def _check_gpu(log: NcclTestRun, cluster: str | None) -> None:
-    """Refuse a log of other GPUs than the cluster's: what is predicted would be for those."""
-    if cluster is None:
-        return
-    models = list(gpu_models(load(cluster)))
-    names = {device.name for device in log.devices if device.name}
-    words = [model.split("-")[0] for model in models]
-    if not names or any(re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9])", min(names), re.IGNORECASE) for word in words):
-        return
-    raise UsageError(
-        f"the log is of {min(names)}, and {cluster} has {' and '.join(models)}.",
-        hint="Give the cluster that the log was taken on as `cluster`, or none to read the log alone.",
-    )
 
 
 def _judge_log(log: NcclTestRun, cluster: str | None) -> tuple[list[Judgement], str]:

@@ -242,6 +242,13 @@ class Shape(Strict):
         return 0 if self.tied else self.vocab * self.hidden
 
     @property
+    def head_layers(self) -> float:
+        """What the output layer weighs in layers, by the matrices a token meets; further predicted tokens with theirs."""
+        once = self.vocab * self.hidden
+        blocks = self.active_params - self.embedding_params - self.head_params - self.extra_params - self.tower_params
+        return (1 + self.predict_layers) * once * self.layers / max(blocks, 1) + self.predict_layers
+
+    @property
     def mixer_params(self) -> int:
         """Parameters of every mixer of every layer."""
         return sum(mixer.layers * mixer.params for mixer in self.mixers)

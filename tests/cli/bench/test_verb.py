@@ -72,6 +72,16 @@ def test_a_log_of_other_gpus_is_refused_and_wrong_data_is_critical(say: Say) -> 
     assert "no cluster was given" in text
 
 
+@pytest.mark.parametrize("op", ["all_reduce", "alltoall", "sendrecv"])
+def test_a_sound_pair_of_b200_hosts_is_not_critical_and_no_link_is_blamed(say: Say, tmp_path: Path, op: str) -> None:
+    cluster = tmp_path / "pair.yaml"
+    cluster.write_text("hosts: 2\nhost: dgx-b200\nnetwork: rail-optimized NDR\n")
+    status, text = say("bench", "--read", str(LOGS / f"b200_16_{op}.log"), "--cluster", str(cluster), "--json")
+    findings = json.loads(text)["findings"]
+    assert status == 0 and all(one["severity"] != "critical" for one in findings), findings
+    assert {one["place"] for one in findings} <= {"the collective as a whole"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -75,7 +75,7 @@ DRAWN: dict[str, tuple[float, ...]] = {
     "attention_share": (1.0, 0.25), "ffn_share": (1.0, 0.8), "mixing_share": (1.0, 0.9), "mixer_params": (0.0, 3e6),
     "query_gate": (0.0, 1.0), "predict_layers": (0.0, 2.0), "head_params": (0.0, 5e8), "eager": (0.0, 1.0),
     "redo_tp": (0.0, 0.5), "tp_overlap": (0.0, 1.0), "ulysses": (0.0, 1.0), "ep_exposed": (0.5, 1.0),
-    "even_head": (0.0, 1.0), "bubble_share": (1.0, 0.4), "virtual": (1.0, 2.0), "p2p_sliced": (0.0, 1.0),
+    "even_head": (0.0, 1.0), "head_layers": (0.5, 3.0), "bubble_share": (1.0, 0.4), "virtual": (1.0, 2.0), "p2p_sliced": (0.0, 1.0),
     "p2p_exposed": (0.2, 1.0), "offload_state": (0.0, 1.0), "offload_kept": (0.0, 0.7, 1.0), "host_Bps": (2e10, 2e9),
     "sharded_state": (0.0, 1.0), "fsdp": (0.0, 0.0, 1.0), "reshard": (0.0, 1.0), "shard_ranks": (1.0, 4.0, 16.0),
     "dp_overlap": (0.0, 1.0, 1.0), "scatter_each": (0.0, 0.0, 1.0), "shard_params": (0.0, 1.0),
@@ -156,6 +156,17 @@ def layer_twin(c: Case) -> LayerTime:
     return LayerTime(*(np.array(part * slower) for part in parts))
 
 
+def layers_twin(layers: int, pp: int, head: float) -> list[int]:
+    """Return the layers of every stage where they do not divide: of all ways the last one may be cut, the fastest."""
+
+    def slowest(last: int) -> float:
+        return max(math.ceil((layers - last) / (pp - 1)), last + head)
+
+    last = min(range(min(1, layers // pp), math.ceil(layers / pp) + 1), key=lambda x: (slowest(x), -x))
+    first, over = divmod(layers - last, pp - 1)
+    return [first, *(first + (stage < over) for stage in range(pp - 2)), last]
+
+
 def stage_twin(o: Any, layer: float, head: float) -> float:
     """Return the slowest stage of one micro-batch."""
     layers, pp = float(o.layers), float(o.pp)
@@ -163,10 +174,11 @@ def stage_twin(o: Any, layer: float, head: float) -> float:
         return layers * layer + head
     if o.even_head:
         slots = (layers + 2) / pp
-        return max(slots * layer, slots * layer - layer + head)
+        return max((slots - (pp == 2)) * layer, slots * layer - layer + head)
     if layers % pp == 0:
         return layers / pp * layer + head
-    return max((layers * layer + head) / pp, math.ceil(layers / pp) * layer * (1 - 1e-9))
+    *others, last = layers_twin(int(layers), int(pp), float(o.head_layers))
+    return max(max(others) * layer, last * layer + head)
 
 
 def late_twin(o: Any, way: float, paced: float, stage: float, behind: float) -> float:

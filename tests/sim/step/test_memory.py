@@ -13,13 +13,13 @@ from syncline.fabric.catalog import load_catalog
 from syncline.planning.named_job import named_job
 from syncline.sim.step.build import build_case
 from syncline.sim.step.machine import machine_from_fabric, machine_of
-from syncline.sim.step.memory import kept_per_token, memory, stage_layers, stages
+from syncline.sim.step.memory import kept_per_token, memory, stages
 from syncline.sim.step.step import step
 from syncline.validation.training import TrainingValidation, validate_training
 from syncline.workload.parallel import Parallel
 from syncline.workload.pipeline import stage_order
 from syncline.workload.read_job import load_job
-from syncline.workload.stages import stage_layout
+from syncline.workload.stages import stage_layers, stage_layout
 
 H100 = machine_from_fabric(load("h100-64-rail"))
 
@@ -99,7 +99,7 @@ def test_in_flight_is_what_the_schedule_keeps() -> None:
 def test_layers_of_the_stages_are_those_that_are_written() -> None:
     for layers, pp in [(61, 16), (126, 16), (80, 8), (7, 3), (5, 4), (9, 2)]:
         even = layers % pp != 0 and (layers + 2) % pp == 0
-        found = stage_layers(np.array(float(layers)), np.array(float(pp)), np.array(float(even)))
+        found = stage_layers(np.array(float(layers)), np.array(float(pp)), np.array(float(even)), np.float64(1))
         laid = [sum(chunks) for chunks in stage_layout(layers, pp)]
         assert sum(laid) == layers
         assert (laid[0], laid[-1]) == (float(found[0]), float(found[2]))

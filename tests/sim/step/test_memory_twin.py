@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.sim.step.test_cost_twin import layers_twin
 
 from syncline.fabric import load
 from syncline.sim.step.arithmetic.params import layer_params, predict_params
@@ -15,8 +16,9 @@ from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case, stack
 from syncline.sim.step.experts import expert_params
 from syncline.sim.step.machine import machine_from_fabric
-from syncline.sim.step.memory import kept_per_token, memory, stage_layers, stages, working_per_token
+from syncline.sim.step.memory import kept_per_token, memory, stages, working_per_token
 from syncline.workload.read_job import load_job
+from syncline.workload.stages import stage_layers
 
 H100 = machine_from_fabric(load("h100-64-rail"))
 GIB = 2**30
@@ -97,8 +99,8 @@ def stage_twin(c: Any, number: int) -> tuple[float, float, float, float, float]:
     if c.even_head:
         layers = (c.layers + 2) / pp - (number in (0, pp - 1))
     else:
-        least, over = divmod(int(c.layers), pp)  # what is over goes to the middle, then to the first, then to the last
-        layers = least + (over > {0: pp - 2, pp - 1: pp - 1}.get(number, 0))
+        whole, each = int(c.layers), int(c.layers) // pp
+        layers = each if whole % pp == 0 else layers_twin(whole, pp, float(c.head_layers))[number]
     lead = float(c.even_head) if number == 0 else 0.0
     if v > 1:
         slots = layers + lead
@@ -237,7 +239,7 @@ def test_a_column_without_a_pipeline_is_one_stage_beside_those_with(make: Callab
 @pytest.mark.parametrize("even", [0.0, 1.0])
 def test_layers_of_the_stages_are_those_of_the_twin(layers: int, pp: int, even: float) -> None:
     one = replace(CASES["pipeline of four"](), layers=np.array(layers), pp=np.array(pp), even_head=np.array(even))
-    found = stage_layers(*(np.array(float(x)) for x in (layers, pp, even)))
+    found = stage_layers(*(np.array(float(x)) for x in (layers, pp, even, one.head_layers)))
     for number, value in zip((0, 1, pp - 1), found, strict=True):
         if pp > 2 or number != 1:
             assert float(value) == pytest.approx(stage_twin(one, number)[0])

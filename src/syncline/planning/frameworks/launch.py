@@ -111,5 +111,5 @@ def ranks_of(job: Job, gpus_per_host: int) -> JsonObject:
         "ranks": stride,
         "gpus_per_host": gpus_per_host,
         "first_group": groups,
-        "layers_of_stages": [list(c) for c in stage_layout(shape.layers, split.pp, split.virtual)],
+        "layers_of_stages": [list(c) for c in stage_layout(shape.layers, split.pp, split.virtual, shape.head_layers)],
     }

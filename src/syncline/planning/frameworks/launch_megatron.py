@@ -187,12 +187,12 @@ def _stages(shape: Shape, pp: int, virtual: int) -> Arguments:
     if shape.layers % (pp * virtual) == 0:
         each = shape.layers // (pp * virtual)
         return {"--num-layers-per-virtual-pipeline-stage": each if virtual > 1 else None}
-    return {"--pipeline-model-parallel-layout": layout_text(shape.layers, pp, virtual)}
+    return {"--pipeline-model-parallel-layout": layout_text(shape.layers, pp, virtual, shape.head_layers)}
 
 
-def layout_text(layers: int, pp: int, virtual: int) -> str:
+def layout_text(layers: int, pp: int, virtual: int, head: float = 1.0) -> str:
     """Return Megatron's layout: E embedding, t a layer, L the loss; stages in the order of the model, with bars."""
-    laid = stage_layout(layers, pp, virtual)
+    laid = stage_layout(layers, pp, virtual, head)
     parts = ["t" * laid[stage][chunk] for chunk in range(virtual) for stage in range(pp)]
     parts[0], parts[-1] = "E" + parts[0], parts[-1] + "L"
     return "|".join(parts)

@@ -180,7 +180,7 @@ def _parts(job: Job, shape: Shape) -> str:
     split = job.parallel
     if split.pp == 1:
         return ""
-    laid = stage_layout(shape.layers, split.pp, split.virtual)
+    laid = stage_layout(shape.layers, split.pp, split.virtual, shape.head_layers)
     sizes = [laid[stage][chunk] for chunk in range(split.virtual) for stage in range(split.pp)]
     ends = ["norm", "lm_head"] + ["mtp_layers"] * (shape.predict_layers > 0)
     return f"""    layers = iter(range({shape.layers}))

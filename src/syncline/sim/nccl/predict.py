@@ -22,7 +22,7 @@ from syncline.sim.nccl.expect import expected_us
 from syncline.sim.nccl.interval import interval, unverified
 from syncline.sim.nccl.job import NcclCalibration, NcclOperation, Scale
 from syncline.sim.nccl.measured import OPS, bus_factor, op_name
-from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
+from syncline.sim.nccl.system import NcclSystem
 
 Floats = npt.NDArray[np.float64]
 #: What this model cannot see; printed with its numbers.
@@ -152,11 +152,8 @@ def predict(
     if calibration is None:  # a measurement may know the fabric better than its description
         time_us, fastest_us = np.maximum(time_us, floor_us), np.maximum(fastest_us, floor_us)
     own = np.array([believed[p][i] if p in believed else np.nan for i, p in enumerate(pairs)])
-    low_us = time_us * bounds.low_90
-    if calibration is None and system.num_hosts > MAX_POINT_HOSTS:
-        low_us = np.fmin(low_us, own)  # nobody has shown that what NCCL itself believes cannot be at this scale
     return NcclPrediction(
-        system, op, array, tuple(pairs), own, time_us, _above(low_us, floor_us, time_us),
+        system, op, array, tuple(pairs), own, time_us, _above(time_us * bounds.low_90, floor_us, time_us),
         time_us * bounds.high_90, fastest, fastest_us * correction, unverified(system, pairs), floor_us,
         _above(time_us * bounds.low_50, floor_us, time_us), time_us * bounds.high_50, bounds.basis,
     )  # fmt: skip

@@ -221,6 +221,13 @@ class Engine:
         width = WIDTHS[self._always_in]
         return body + table, width * body + max(width, 2.0) * table
 
+    @property
+    def floor_s(self) -> float:
+        """The shortest that a pass can take: what every token meets read once from memory, at the part's own rate."""
+        gpu = self.machine.gpu
+        mine = 1 if self.split.spread else self.split.tp
+        return self._streamed[1] / mine * max(gpu.num_dies, 1) / gpu.memory_Bps
+
     def _widened(self, kept: str) -> bool:
         """Whether products widen weights kept so to 16 bits: inputs are no narrower, or the part has no such unit."""
         return kept in ("fp8", "fp4", "int8", "int4") and self._units(kept) == "bf16"

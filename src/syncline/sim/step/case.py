@@ -120,6 +120,7 @@ class Case:
     p2p_exposed: Floats
     bubble_share: Floats  # of the 1F1B bubble: 1 for 1F1B and GPipe, 1/3 for zero-bubble
     even_head: Floats  # 1: embedding and head count as layers when the pipeline is cut
+    head_layers: Floats  # what the output layer weighs, in layers
     host_share: Floats  # of the host time that routing costs: 1, less without synchronisation or with CUDA graphs
     expert_passes: Floats  # over the hidden vector of a routed token, forward
     dispatch_once: Floats  # 1: a token goes once to each rank that has some of its experts

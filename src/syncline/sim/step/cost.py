@@ -39,6 +39,7 @@ from syncline.sim.step.network import (
     switch_sum_s,
     tp_exchange_s,
 )
+from syncline.workload.stages import stage_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,16 +230,9 @@ def _with_free_waits(c: Case, layer: LayerTime, waits: _Waits, host: Floats) -> 
 
 def _per_stage(c: Case, layer: Floats, head: Floats) -> Floats:
     """Return the time of one micro-batch on the stage that sets the pace."""
-    alone = c.layers * layer + head
-    mean = c.layers / c.pp
-    even = (c.layers + 2) / c.pp
-    # Embedding and head count as layers: middle stages have `even` layers, the last has one less and the head.
-    counted = np.maximum(even * layer, (even - 1) * layer + head)
-    divides = np.abs(mean - np.round(mean)) < 1e-9
-    # Layers that do not divide are laid out by hand, the head's stage getting fewer: nearly level.
-    level = np.maximum(alone / c.pp, np.ceil(mean) * layer * (1 - 1e-9))
-    uneven = pick(divides, mean * layer + head, level)
-    return pick(c.pp > 1, pick(c.even_head > 0, counted, uneven), alone)
+    first, middle, last = stage_layers(c.layers, c.pp, c.even_head, c.head_layers)
+    others = pick(c.pp > 2, np.maximum(first, middle), first) * layer
+    return pick(c.pp > 1, np.maximum(others, last * layer + head), c.layers * layer + head)
 
 
 def _point_to_point(c: Case, k: Constants, paced: Floats, stage: Floats, behind: Floats) -> tuple[Floats, Floats]:

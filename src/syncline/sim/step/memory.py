@@ -15,6 +15,7 @@ from syncline.sim.step.arithmetic.params import expert_holders, layer_params, pr
 from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.experts import expert_params
 from syncline.sim.uncertainty import chance_between, memory_spread
+from syncline.workload.stages import stage_layers
 
 #: CUDA context and loaded kernels (0.5 GiB on Hopper), cuBLAS and cuDNN workspaces (32 MiB a stream and more).
 CONTEXT_BYTES = 0.7 * 2**30
@@ -206,7 +207,7 @@ def stages(c: Case) -> tuple[StageShare, ...]:
     one = np.ones(())
     if not anywhere(c.pp > 1):
         return (StageShare(c.layers, ends, c.layers, one, one, c.moe_layers),)
-    first, middle, last = stage_layers(c.layers, c.pp, c.even_head)
+    first, middle, last = stage_layers(c.layers, c.pp, c.even_head, c.head_layers)
     m, v, pp = c.num_micro, c.virtual, c.pp
     gpipe, chunked = c.gpipe > 0, c.virtual > 1
     around = np.minimum(m, pp) * (v - 1) / v  # of chunks after the first, when those are interleaved
@@ -239,19 +240,6 @@ def stages(c: Case) -> tuple[StageShare, ...]:
         StageShare(pick(alone, 0.0, last), pick(alone, 0.0, head),
               pick(alone, 0.0, held(last, pp - 1, zero)), zero, pick(alone, 0.0, 1.0), pick(alone, 0.0, ends_with)),
     )  # fmt: skip
-
-
-def stage_layers(layers: Floats, pp: Floats, even_head: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the layers of the first, the middle and the last stage; `workload/stages.py` writes the same out."""
-    slots = (layers + 2) / pp
-    least = np.floor(layers / pp)
-    over = layers - pp * least
-    middle = least + (over > 0)
-    # What does not divide goes to the middle stages, then to the first: the output layer's stage gets it last.
-    first = least + (over > pp - 2)
-    last = least + (over > pp - 1)
-    even = even_head > 0
-    return pick(even, slots - 1, first), pick(even, slots, middle), pick(even, slots - 1, last)
 
 
 def outside(c: Case) -> Floats:

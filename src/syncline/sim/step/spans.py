@@ -85,7 +85,7 @@ def durations(result: StepResult, workload: Workload) -> tuple[Floats, Floats]:
     case, cost, parts = result.case, result.cost, result.parts_s
     assert case is not None and cost is not None
     m, v = float(case.num_micro), float(case.virtual)
-    stages = stage_layout(int(case.layers), int(case.pp), int(v))
+    stages = stage_layout(int(case.layers), int(case.pp), int(v), float(case.head_layers))
     layers = np.array([sum(chunks) for chunks in stages], float)[workload.rank]  # of the stage of each operation
     host = parts["host"] / m / v
     split_backward = 0.5 if result.job.parallel.schedule == "zero-bubble" else 1.0
