@@ -168,7 +168,7 @@ def step_residuals(blind_set: int, only: Sequence[str] | None = None) -> list[Re
 
 
 def _after_one(runs: Sequence[ObservedRun], off: Sequence[float], blind_set: int) -> list[Residual]:
-    """Return what is left of each run of a system after the first other one was measured that shares so much with it."""
+    """Return what is left of each run of a system after one was measured, for each that it may have in common."""
     things = [thing_of(run.described.job, run.described.num_gpus) for run in runs]
     found = []
     for number, run in enumerate(runs):

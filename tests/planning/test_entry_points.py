@@ -50,7 +50,7 @@ def test_torchtitan_cuts_the_model_as_planned(model: str, pp: int, virtual: int)
     begin = next(number for number, line in enumerate(lines) if "layers = iter" in line)
     found: dict[str, Any] = {}
     exec("\n".join(line.strip() for line in lines[begin : begin + 4]), found)
-    parts, laid = found["parts"], stage_layout(shape.layers, pp, virtual)
+    parts, laid = found["parts"], stage_layout(shape.layers, pp, virtual, shape.head_layers)
     assert parts[0][0] == "tok_embeddings" and parts[-1][-2:] == ["norm", "lm_head"]
     assert [word for part in parts for word in part][1:-2] == [f"layers.{layer}" for layer in range(shape.layers)]
     counts = [sum(word.startswith("layers.") for word in part) for part in parts]

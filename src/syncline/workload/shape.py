@@ -243,7 +243,7 @@ class Shape(Strict):
 
     @property
     def head_layers(self) -> float:
-        """What the output layer weighs in layers, by the matrices a token meets; further predicted tokens with theirs."""
+        """What the output layer weighs in layers, by the matrices a token meets; predicted tokens with theirs."""
         once = self.vocab * self.hidden
         blocks = self.active_params - self.embedding_params - self.head_params - self.extra_params - self.tower_params
         return (1 + self.predict_layers) * once * self.layers / max(blocks, 1) + self.predict_layers

@@ -67,7 +67,7 @@ def stage_layout(layers: int, pp: int, virtual: int = 1, head: float = 1.0) -> t
         parts[0] -= 1
         parts[-1] -= ends - 1
     elif layers % chunks:
-        first, _, last = (int(x) for x in stage_layers(*(np.float64(x) for x in (layers, pp, 0, head))))
+        first, _, last = (int(x) for x in stage_layers(*(np.array(float(x)) for x in (layers, pp, 0, head))))
         over = layers - last - first * (pp - 1)
         parts = [first, *(first + (stage < over) for stage in range(pp - 2)), last] if pp > 2 else [first, last]
     return tuple(tuple(parts[chunk * pp + stage] for chunk in range(virtual)) for stage in range(pp))

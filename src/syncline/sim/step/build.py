@@ -118,7 +118,8 @@ def model_columns(shape: Shape, sequence: int) -> dict[str, float]:
     # What brings tokens to the size of the experts and back is priced as part of the block that every token visits.
     shared_ffn = moe.shared_ffn + 2 * moe.latent / (2 + shape.gated) if moe else 0.0
     return {
-        "layers": shape.layers, "head_layers": shape.head_layers, "moe_layers": shape.moe_layers, "hidden": shape.hidden, "heads": shape.heads,
+        "layers": shape.layers, "head_layers": shape.head_layers, "moe_layers": shape.moe_layers,
+        "hidden": shape.hidden, "heads": shape.heads,
         "kv_heads": shape.num_kv_heads, "qk_size": shape.qk_size, "v_size": shape.v_size,
         "q_rank": mla.q_rank if mla else 0, "kv_rank": mla.kv_rank if mla else 0,
         "rope_size": mla.rope_size if mla else 0,
