@@ -92,14 +92,15 @@ def step_levels(kind: str) -> dict[str, Any]:
     for system, model, precision, alone in product(*TRIED):
         parts = [{"sigma": system}, {"sigma": model, "keys": ["model"]}, {"sigma": precision, "keys": ["precision"]}]
         made = {"parts": parts, "alone": alone, "noise": NOISE[kind]}
-        found = won(errors, levels_in(made), _of_model)
+        found = won(errors, levels_in(made), of_model)
         score = sum(found["levels"]) / 2 + found["lost"]
         best = min(best or (score, made), (score, made), key=lambda one: one[0])
     assert best is not None
     return best[1]
 
 
-def _of_model(error: Error) -> tuple[str, ...]:
+def of_model(error: Error) -> tuple[str, ...]:
+    """Return the sweep of a run: its system and model."""
     return error.system, error.thing.keys["model"]
 
 
@@ -191,7 +192,7 @@ def _left(
 def run() -> dict[str, Any]:
     """Return the levels and what they win."""
     found: dict[str, Any] = {kind: step_levels(kind) for kind in ("step", "experts")}
-    gains = {kind: won(step_errors()[kind], levels_in(found[kind]), _of_model) for kind in found}
+    gains = {kind: won(step_errors()[kind], levels_in(found[kind]), of_model) for kind in found}
     return {"levels": {**found, "collective": COLLECTIVES}, "won": {**gains, "collective": across()}}
 
 
