@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from syncline.bench.measured import bus_factor
-from syncline.bench.nccl_log import NcclTestRun, read_log
+from syncline.bench.nccl_log import read_log
+from syncline.bench.nccl_run import NcclTestRun
 from syncline.errors import SynclineError, UsageError
 from syncline.fabric import Fabric
 from syncline.planning.cost.renting import gpu_models
