@@ -294,5 +294,7 @@ def test_an_engine_at_its_defaults_is_slower_and_less_certain() -> None:
 def test_no_token_interval_reaches_below_reading_the_weights() -> None:
     found = syncline.serve(FABRIC, _job(parallel={"tp": 8})).result
     gpu = Engine(FABRIC, found.job, found.best.split).machine.gpu
-    weights = found.job.model.active_params - found.job.model.embedding_params
+    shape = found.job.model
+    assert isinstance(shape, Shape)
+    weights = shape.active_params - shape.embedding_params
     assert 0.9 * weights / 8 / gpu.memory_Bps < found.best.floor_s <= found.token_interval.p90[0]

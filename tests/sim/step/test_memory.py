@@ -99,7 +99,7 @@ def test_in_flight_is_what_the_schedule_keeps() -> None:
 def test_layers_of_the_stages_are_those_that_are_written() -> None:
     for layers, pp in [(61, 16), (126, 16), (80, 8), (7, 3), (5, 4), (9, 2)]:
         even = layers % pp != 0 and (layers + 2) % pp == 0
-        found = stage_layers(np.array(float(layers)), np.array(float(pp)), np.array(float(even)), np.float64(1))
+        found = stage_layers(np.array(float(layers)), np.array(float(pp)), np.array(float(even)), np.array(1.0))
         laid = [sum(chunks) for chunks in stage_layout(layers, pp)]
         assert sum(laid) == layers
         assert (laid[0], laid[-1]) == (float(found[0]), float(found[2]))
