@@ -18,7 +18,7 @@ from syncline.host.ports import meeting_port
 
 SCRIPT = Path(__file__).resolve().parent / "rig" / "auto_rank.py"
 FIXED = ["plain", "bf16", "int8"]
-RUNS = 8
+RUNS = 6
 CASES: dict[str, dict[str, Any]] = {
     "50 Mb/s": {
         "rate_bps": 5e7,
@@ -27,11 +27,11 @@ CASES: dict[str, dict[str, Any]] = {
         "auto_steps": 60,
         "rounds": 4,
     },
-    "100 Mb/s": {"rate_bps": 1e8, "fixed": FIXED, "steps": 5, "auto_steps": 26, "rounds": 3},
-    "1 Gb/s": {"rate_bps": 1e9, "fixed": FIXED, "steps": 6, "auto_steps": 36, "rounds": 5},
-    "10 Gb/s": {"rate_bps": 1e10, "fixed": FIXED, "steps": 6, "auto_steps": 36, "rounds": 5},
-    "unshaped": {"rate_bps": None, "fixed": FIXED, "steps": 6, "auto_steps": 36, "rounds": 5},
-    "change": {"rate_bps": 1e9, "then_bps": 5e7, "auto_steps": 26, "then_steps": 60},
+    "100 Mb/s": {"rate_bps": 1e8, "fixed": FIXED, "steps": 5, "auto_steps": 50, "rounds": 3},
+    "1 Gb/s": {"rate_bps": 1e9, "fixed": FIXED, "steps": 6, "auto_steps": 50, "rounds": 5},
+    "10 Gb/s": {"rate_bps": 1e10, "fixed": FIXED, "steps": 6, "auto_steps": 50, "rounds": 5},
+    "unshaped": {"rate_bps": None, "fixed": FIXED, "steps": 6, "auto_steps": 50, "rounds": 5},
+    "change": {"rate_bps": 1e9, "then_bps": 5e7, "auto_steps": 50, "then_steps": 60},
 }
 
 

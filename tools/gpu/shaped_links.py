@@ -137,7 +137,7 @@ def _train(method: str, task: dict[str, Any], device: Any) -> dict[str, Any]:
         handle = syncline.torch.synchronize(model, codec=codec, check_every=0, warmup=0, **options)
     data = torch.Generator().manual_seed(dist.get_rank())
     times, cpu_s, loss = [], 0.0, torch.zeros(())
-    warm_up = 24 if codec == "auto" else 3
+    warm_up = 40 if codec == "auto" else 3
     for step in range(warm_up + task["steps"]):
         if step == warm_up:
             dist.barrier()

@@ -21,9 +21,9 @@ WARM_UP = 2
 """Steps before the first turn: DDP cuts its buckets anew after the first."""
 TURN_STEPS = 3
 """Steps of one turn, of which the first finds no buffers and does not count."""
-ROUNDS = 3
+ROUNDS = 4
 """Turns of each contender."""
-HOPELESS = 1.5
+HOPELESS = 2.0
 """Who was this much slower than the fastest in the first round has no other turn."""
 WORTH = 0.9
 """A contender that loses more must make steps this much shorter, in every round: what differs once may be noise."""
