@@ -2,6 +2,7 @@
 
     python research/preview/score.py predict FILE NAME ...    predict them for an H200 and add them to FILE
     python research/preview/score.py FILE MEASURED            put FILE beside what `real.py` wrote: median, p90, inside
+    python research/preview/score.py h200-kinds.json          what was measured with what had been predicted
 
 A prediction that stands in FILE is kept: what was said before a script's kernels were seen stays as it was said.
 """
@@ -72,7 +73,7 @@ def score(said: dict, measured: dict) -> None:
     for name, row in said.items():
         real = measured.get(name, {"error": "not measured"})
         if "error" in row or "error" in real:
-            print(f"{name:28}{(row.get('error') or real['error']).strip().splitlines()[-1][:90]}")
+            print(f"{name:28}{(row if 'error' in row else real)['error'].strip()[-90:]}")
             continue
         off, inside = row["step_s"] / real["step_s"] - 1, row["low_s"] <= real["step_s"] <= row["high_s"]
         wide, memory = row["high_s"] / row["low_s"], row["peak_bytes"] / real["peak_bytes"] - 1
@@ -97,4 +98,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "predict":
         predict(Path(sys.argv[2]), sys.argv[3:])
     else:
-        score(*(json.loads(Path(path).read_text()) for path in sys.argv[1:]))
+        first, *other = (json.loads(Path(path).read_text()) for path in sys.argv[1:])
+        score(first if other else {name: row["predicted"] for name, row in first.items()}, *(other or [first]))

@@ -128,6 +128,40 @@ def test_a_fused_optimizer_is_one_kernel_under_a_scaler(tmp_path: Path, name: st
     assert sum(each.startswith("aten._fused_") for each in ran) == 1
 
 
+def test_gradients_of_a_table_that_is_read_thrice_add_up_in_place(tmp_path: Path) -> None:
+    shared = """
+import torch
+table = torch.nn.Embedding(100_000, 64).cuda()
+optimizer = torch.optim.SGD(table.parameters())
+rows = [torch.randint(0, 100_000, (16,), device="cuda") for _ in range(3)]
+for _ in range(5):
+    (table(rows[0]) * table(rows[1]) * table(rows[2])).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    answer = previewed(tmp_path, shared)
+    assert 3 <= answer.memory.peak_bytes / (100_000 * 64 * 4) < 3.1  # the table and two gradients
+
+
+def test_the_gradient_of_silu_is_one_kernel(tmp_path: Path) -> None:
+    gated = HEAD.replace("nn.Linear(64, 256),", "nn.Linear(64, 256), nn.SiLU(),")
+    first = previewed(tmp_path, gated + DDP + LOOP).captures[0]
+    ran = [first.kernels[op.signature].name for op in first.ops[slice(*first.steady[-1])] if op.kind == "kernel"]
+    assert "aten.silu_backward.default" in ran and "aten.sigmoid.default" not in ran
+
+
+def test_an_optimizer_that_reads_values_begins_once(tmp_path: Path) -> None:
+    stepping = "class Norms(torch.optim.SGD):\n    @torch.no_grad()\n    def step(self):\n"
+    stepping += "        for group in self.param_groups:\n            for w in group['params']:\n"
+    plain = "                w.sub_(w.grad / w.grad.norm())\n"
+    reading = "                w.sub_(w.grad / w.grad.norm().item())\n"
+    hosts = []
+    for each in (plain, reading):
+        loop = LOOP.replace("torch.optim.AdamW", "Norms")
+        hosts.append(previewed(tmp_path, HEAD + stepping + each + DDP + loop).graph.host_s)
+    assert abs(hosts[1] - hosts[0]) < 0.5e-3  # and not a begin of an optimizer for each of four weights
+
+
 def test_lists_of_numbers_are_indices(tmp_path: Path) -> None:
     out = "out = model(torch.randn(8, 64).to(here))"
     listed = LOOP.replace(

@@ -14,11 +14,10 @@ from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import load
 from syncline.previewing.launches import launches
 from syncline.previewing.measured import Cache, read_kernel_times
-from syncline.previewing.price import Pricer, executed_flops
+from syncline.previewing.price import Pricer, executed_flops, other_gpu, pricer_of
 from syncline.previewing.record import GpuStorage, KernelCall, read_capture
 from syncline.previewing.signature import signature_key
-from syncline.previewing.what_if import other_gpu
-from syncline.questions.preview import _pricer, preview
+from syncline.questions.preview import preview
 from syncline.sim.step.machine import machine_from_fabric
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "preview"
@@ -68,16 +67,18 @@ def test_a_timed_kernel_keeps_its_time_on_its_own_gpu_and_is_scaled_on_another(
         _written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 3e-3, "host_s": 1e-5}])
     )
     here = machine_from_fabric(load("h100-64-rail"))
-    assert _pricer(here, times).price(kernel, warm=0.5).seconds == pytest.approx(2e-3)
+    assert pricer_of(here, times).price(kernel, warm=0.5).seconds == pytest.approx(2e-3)
     other = other_gpu(here, "B200-SXM6-180GB")
     ratio = Pricer(other).price(kernel).seconds / Pricer(here).price(kernel).seconds
     assert ratio < 0.7
-    assert _pricer(other, times).price(kernel).seconds == pytest.approx(3e-3 * ratio, rel=1e-3)
+    assert pricer_of(other, times).price(kernel).seconds == pytest.approx(3e-3 * ratio, rel=1e-3)
 
 
 def test_a_kernel_that_waited_for_its_host_costs_the_host(tmp_path: Path, kernel: KernelCall) -> None:
     row = {**_row(kernel), "hot_s": 4e-3, "cold_s": 4e-3, "host_s": 3.8e-3}
-    pricer = _pricer(machine_from_fabric(load("h100-64-rail")), read_kernel_times(_written(tmp_path / "t.json", [row])))
+    pricer = pricer_of(
+        machine_from_fabric(load("h100-64-rail")), read_kernel_times(_written(tmp_path / "t.json", [row]))
+    )
     assert pricer.price(kernel).seconds == pricer.modelled(kernel).seconds
     assert pricer.host_s(kernel) == 3.8e-3
 
@@ -126,7 +127,7 @@ def test_the_scripts_own_host_is_shared_among_its_launches(tmp_path: Path) -> No
     """Phases keep their sums; an optimizer does all of its own before its first launch; a slow host is the step."""
     captured = read_capture(KEPT / "rank0.json")
     times = read_kernel_times(_own(tmp_path / "t.json", forward_s=0.3, backward_s=0.6, optimizer_s=0.1))
-    shares = launches(captured, _pricer(machine_from_fabric(load("h100-64-rail")), times), {})
+    shares = launches(captured, pricer_of(machine_from_fabric(load("h100-64-rail")), times), {})
     first, last = captured.steady[-1]
     rows = {p: [i for i in range(first, last) if i in shares and captured.ops[i].phase == p] for p in PHASES}
     assert [sum(shares[i] for i in rows[p]) for p in PHASES] == pytest.approx([0.3, 0.6, 0.1])
@@ -171,7 +172,7 @@ def test_a_broken_file_gets_a_clear_word(tmp_path: Path, text: str) -> None:
 def test_an_unknown_gpu_cannot_be_scaled(tmp_path: Path) -> None:
     times = read_kernel_times(_written(tmp_path / "t.json", [], device="Abacus 9"))
     with pytest.raises(UsageError, match="Abacus 9"):
-        _pricer(machine_from_fabric(load("h100-64-rail")), times)
+        pricer_of(machine_from_fabric(load("h100-64-rail")), times)
 
 
 def test_attention_with_a_mask_is_not_causal() -> None:

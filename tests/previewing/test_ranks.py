@@ -111,9 +111,10 @@ def test_one_step_stands_for_both_only_where_one_was_asked_for() -> None:
 
 def test_ranks_that_are_only_compared_lead_to_no_others(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     room(monkeypatch, 2)
-    known: Any = [SimpleNamespace(facts={"stages": {"0": 7}})]
-    found = runner.others(LAUNCH, [5, 2, 3], known)
-    assert [c.rank for c in found] == [2, 3, 5]
+    known: Any = [SimpleNamespace(rank=0, facts={"stages": {"0": 7}})]
+    found = runner.others(LAUNCH, known, 3)
+    last, middle, quarter = LAUNCH.world - 1, LAUNCH.world // 2, LAUNCH.world // 4
+    assert [c.rank for c in found] == [quarter, middle, last]
     assert [s.knows for s in Stage.made] == [{"0": 7}] * 3
 
 

@@ -1,4 +1,4 @@
-"""A captured step as Chakra execution traces, one file for each captured rank, and the groups beside them."""
+"""A captured step as a Timeline, or as Chakra execution traces: one file for each captured rank, and the groups."""
 
 from __future__ import annotations
 
@@ -6,13 +6,41 @@ import json
 from pathlib import Path
 
 from syncline.describe.files import make_folder, write_text
+from syncline.previewing.execute import IGNORES, GraphRun
 from syncline.previewing.graph import StepGraph
 from syncline.previewing.price import useful_flops
+from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
+from syncline.version import __version__
 from syncline.workload.graph import Op
 from syncline.workload.traces.chakra import COLLECTIVES, GROUPS_FILE, GROWING
 from syncline.workload.traces.chakra_file import TraceOp, write_ops
 
 _TYPE = {Op.COMPUTE: "COMP_NODE", Op.SEND: "COMM_SEND_NODE", Op.RECV: "COMM_RECV_NODE", Op.COLLECTIVE: "COMM_COLL_NODE"}
+_KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.OTHER, SpanKind.WAIT)
+
+
+def timeline_of(executed: GraphRun) -> Timeline:
+    """Return what every captured rank does in the two steps."""
+    graph, work = executed.graph, executed.graph.workload
+    builder = TimelineBuilder(Source(SourceKind.SIMULATED_FLOW, "syncline preview", __version__, ignores=IGNORES), {})
+    names = []
+    for row in range(len(work)):
+        name, source = work.names[int(work.label[row])], int(graph.source[row])
+        captured = graph.captures[int(work.rank[row])]
+        module = captured.words[captured.ops[source].module] if source >= 0 else ""
+        names.append(builder.name(f"{module}: {name}" if module else name))
+    shown = (graph.source >= 0) | (work.kind == Op.WAIT)
+    at = shown.nonzero()[0]
+    builder.add_spans(
+        rank=work.rank[at].astype("int32"),
+        start_s=executed.begin_s[at],
+        end_s=executed.end_s[at],
+        kind=[_KINDS[int(kind)] for kind in work.kind[at]],
+        name=[names[row] for row in at],
+        stream=work.stream[at].astype("int16"),
+        size_bytes=work.size_bytes[at].astype("int64"),
+    )
+    return builder.build()
 
 
 def save_chakra(graph: StepGraph, folder: Path) -> tuple[Path, ...]:

@@ -47,6 +47,18 @@ class StepGraph:
     def num_steps(self) -> int:
         return int(self.step.max(initial=0)) + 1
 
+    @property
+    def kernels_s(self) -> float:
+        """What the kernels of a step take, one after the other."""
+        return sum(seconds for kind, seconds in self.prices.items() if kind != "host copy")
+
+    @property
+    def host_s(self) -> float:
+        """What the host of the first rank does in a step: Python, dispatch and launches."""
+        work = self.workload
+        mine = (work.rank == 0) & (work.stream == HOST) & (work.kind == Op.COMPUTE)
+        return float(work.duration_s[mine & (self.step == self.num_steps - 1)].sum())
+
 
 def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
     """Return the graph of captured ranks; row order is the host's."""

@@ -20,14 +20,20 @@ UNIT_HOOKS = 3
 
 
 def launches(captured: Capture, pricer: Pricer, fused: Mapping[int, KernelPrice]) -> dict[int, float]:
-    """Return seconds of the host before each kernel and collective of the steps; fused ones are launched together."""
+    """Return seconds of the host before each kernel and collective of the steps; fused ones are launched together.
+
+    An optimizer does much in Python before its first.
+    """
     own = pricer.own(captured.rank)
     sharded = any(kernel.namespace == "fsdp" for kernel in captured.kernels)
     found: dict[int, float] = {}
     for first, last in captured.steady:
         rows = [i for i in range(first, last) if _launched(captured.ops[i], fused.get(i))]
         if own is None:
+            begin = next((i for i in rows if captured.ops[i].phase == "optimizer"), None)
             found |= {index: _usual(captured, index, pricer, index in fused, sharded) for index in rows}
+            if begin is not None and not captured.on_cpu:
+                found[begin] += pricer.host.optimizer_s
         else:
             found |= _spread(captured, rows, pricer, own, fused)
     return found
@@ -67,7 +73,7 @@ def _timed(captured: Capture, index: int, pricer: Pricer) -> float:
 
 
 def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: bool) -> float:
-    """Return what hosts usually take to launch an operator; an optimizer does much in Python before its first."""
+    """Return what hosts usually take to launch an operator."""
     op, host = captured.ops[index], pricer.host
     if captured.on_cpu:
         return _timed(captured, index, pricer)
@@ -84,11 +90,10 @@ def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: 
     if op.phase == "backward":
         own = host.backward_s + called * host.backward_called_s
     elif op.phase == "optimizer":  # keeps no record for a backward
-        own = host.backward_s + host.backward_called_s + (called - 1) * host.called_s
+        own = host.backward_s + host.backward_called_s + (called - 1) * host.looped_s
     own = max(own + (host.convolution_s if convolution.is_convolution(kernel) else 0.0), pricer.host_s(kernel))
     if captured.world == 1 and "chunk_cat" in kernel.name:
         own += UNIT_HOOKS * host.shard_s
     if any(word in kernel.name for word in LISTS):
         own += (host.listed_s + (host.sharded_s if sharded else 0.0)) * len(kernel.ins)
-    first = op.phase == "optimizer" and (not index or captured.ops[index - 1].phase != "optimizer")
-    return own + (host.optimizer_s if first else 0.0)
+    return own

@@ -32,7 +32,8 @@ class EagerCosts:
     """What the host does before an operator that launches a kernel, a collective, an optimizer.
 
     Python and autograd call more operators than launch something: views, empty tensors, shapes. Fitted to the steps of
-    24 scripts that an H200's host bounds (`research/preview`); what FSDP does is of the profile of one.
+    24 scripts that an H200's host bounds (`research/preview`); optimizers to what theirs took in 12 others; what FSDP
+    does is of the profile of one.
     """
 
     forward_s: float = 25e-6
@@ -42,8 +43,9 @@ class EagerCosts:
     convolution_s: float = 28e-6  # more than another operator: cuDNN chooses, and launches several kernels
     collective_s: float = 150e-6  # hooks and bookkeeping of DDP around one
     shard_s: float = 600e-6  # of FSDP around one that gathers or scatters, beside the copies of its parameters
-    optimizer_s: float = 1000e-6  # with what a loop does between steps
-    listed_s: float = 1.1e-6  # of a tensor in any of an operator's lists, which are made and grouped in Python
+    optimizer_s: float = 250e-6
+    looped_s: float = 0.6e-6  # of each further operator there: steps that are counted one by one, on the host
+    listed_s: float = 0.7e-6  # of a tensor in any of an operator's lists, which are made and grouped in Python
     sharded_s: float = 2.4e-6  # more where it is one rank's part of a DTensor, taken out of it
 
 

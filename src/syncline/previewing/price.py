@@ -12,12 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from syncline.errors import SimulationError
+from syncline.errors import SimulationError, UsageError
 from syncline.fabric.catalog import load_catalog
 from syncline.previewing.kernels import attention, convolution, recurrent
 from syncline.previewing.kernels.passes import GpuFigures, pass_s
 from syncline.previewing.measured import EagerCosts, GpuKernelTimes, OwnHost
 from syncline.previewing.record import KernelCall
+from syncline.sim.profile import SystemProfile
 from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s
 from syncline.sim.step.calibrate import Multipliers
 from syncline.sim.step.constants import Constants, default_constants
@@ -199,6 +200,55 @@ def calibrated(pricer: Pricer, found: Multipliers) -> Pricer:
     host = EagerCosts(**{name: seconds * found.host for name, seconds in asdict(pricer.host).items()})
     constants = Multipliers(exchange=found.exchange).on(pricer.constants)
     return replace(pricer, host=host, constants=constants)
+
+
+def other_gpu(machine: Machine, name: str) -> Machine:
+    """Return the machine with another accelerator in the same hosts."""
+    gpu = load_catalog().gpu(name)
+    facts = facts_of(gpu)
+    peaks = {each: gpu.flops_at(each) for each in ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4")}
+    shares: dict[str, float] = facts["share"]
+    sustained = {n: p * shares.get(n, 0.7) * facts["power"] for n, p in peaks.items() if p is not None}
+    hbm = machine.hbm_Bps / machine.gpu.memory_Bps * gpu.memory_Bps
+    more = max(gpu.num_dies, 1) / max(machine.gpu.num_dies, 1)  # ranks in the same host
+    return replace(
+        machine,
+        gpu=gpu,
+        sustained=sustained,
+        num_sms=int(facts["sms"]),
+        hbm_Bps=hbm,
+        gpus_per_host=int(machine.gpus_per_host * more),
+        domain=int(machine.domain * more),
+        attention=facts["attention"],
+        head64=facts.get("head64", {}),
+    )
+
+
+def pricer_of(
+    machine: Machine, times: GpuKernelTimes | None, cpu: bool = False, profile: SystemProfile | None = None
+) -> Pricer:
+    """Return the prices on a machine, with times that were taken on its GPU or another, or on a CPU."""
+    plain = Pricer(machine)
+    if profile is not None:
+        if cpu:
+            raise UsageError("`profile` is of GPUs and NCCL.", hint="Scripts on processors are measured: `measure`.")
+        profile.check(machine.gpu.name)
+        plain = calibrated(plain, profile.steps.multipliers)
+    if times is None:
+        return plain
+    if times.on_cpu != cpu:
+        raise UsageError(
+            f'kernels were timed on "{times.device}".', hint="Times of a CPU go with `cpu`, those of a GPU without."
+        )
+    if cpu:
+        return replace(plain, times=times)
+    if times.gpu is None:
+        raise UsageError(
+            f'kernels were timed on "{times.device}", which is not in the catalogue.',
+            hint="Times are scaled by the rates of known GPUs: `syncline fabric parts gpu` lists them.",
+        )
+    same = times.gpu.name == machine.gpu.name
+    return replace(plain, times=times, timed_on=None if same else other_gpu(machine, times.gpu.name))
 
 
 def useful_flops(kernel: KernelCall) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +47,12 @@ class Runner:
         self.tell("steps differ: running the other ranks once more, with one step more")
         return self._run(launch, {0}, {}, keep, follow=True, fewest=STEPS)
 
-    def others(self, launch: ScriptLaunch, ranks: Iterable[int], known: Iterable[Capture]) -> tuple[Capture, ...]:
-        """Return captures of these ranks alone, with the stages that are known."""
-        passed = {number: rows for each in known for number, rows in each.facts.get("stages", {}).items()}
-        return self._run(launch, set(ranks), passed, None, follow=False)
+    def others(self, launch: ScriptLaunch, known: tuple[Capture, ...], number: int) -> tuple[Capture, ...]:
+        """Return captures of so many ranks alone, with the stages that are known: the last, the middle, and on."""
+        passed = {stage: rows for each in known for stage, rows in each.facts.get("stages", {}).items()}
+        order = [launch.world - 1, launch.world // 2, launch.world // 4, 1, launch.world // 3]
+        ranks = [rank for rank in dict.fromkeys(order) if rank > 0 and rank not in {each.rank for each in known}]
+        return self._run(launch, {*ranks[:number]}, passed, None, follow=False)
 
     def _run(
         self, launch: ScriptLaunch, wanted: set[int], passed: JsonObject, keep: Path | None, *, follow: bool,

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from syncline.errors import DescriptionError
+from syncline.errors import DescriptionError, UsageError
 
 STEPS = 3  # a warm-up and two
 FEWER = 2  # of ranks beside the first, whose two steps are alike: a warm-up and one, which is repeated
@@ -111,6 +111,16 @@ def read_capture(path: Path) -> Capture:
         return _capture(data)
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         raise DescriptionError("is not a capture that syncline wrote.", where=str(path)) from None
+
+
+def read_captures(folder: Path, world: int) -> tuple[Capture, ...]:
+    """Return what an earlier preview kept of the same command."""
+    found = tuple(sorted((read_capture(path) for path in folder.glob("rank*.json")), key=lambda c: c.rank))
+    if not found or found[0].world != world:
+        raise UsageError(
+            f"{folder} holds no capture of {world:,} ranks.", hint="Make one with `keep`, of the same command."
+        )
+    return found
 
 
 def steps_alike(capture: Capture) -> bool:

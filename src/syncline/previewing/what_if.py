@@ -10,7 +10,6 @@ from syncline.codec.names import canonical
 from syncline.describe import units
 from syncline.errors import UsageError
 from syncline.fabric import load
-from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
 from syncline.previewing.compiled import without_fused
@@ -19,11 +18,11 @@ from syncline.previewing.exposed import exposed_s
 from syncline.previewing.graph import StepGraph, step_graph
 from syncline.previewing.holders import PeakMemory, peak_memory, workspaces
 from syncline.previewing.launch import ScriptLaunch
-from syncline.previewing.price import Pricer
+from syncline.previewing.price import Pricer, other_gpu
 from syncline.previewing.ranks import Runner
 from syncline.previewing.record import Capture
 from syncline.sim.flow.routing import Routing
-from syncline.sim.step.machine import Machine, facts_of, machine_from_fabric
+from syncline.sim.step.machine import Machine, machine_from_fabric
 
 DEFAULT = ("network=free", "network=2x", "codec=int8")
 KNOWN = (
@@ -146,28 +145,6 @@ def compiled(captured: Capture) -> Capture:
         for op in captured.ops
     )
     return replace(captured, ops=ops)
-
-
-def other_gpu(machine: Machine, name: str) -> Machine:
-    """Return the machine with another accelerator in the same hosts."""
-    gpu = load_catalog().gpu(name)
-    facts = facts_of(gpu)
-    peaks = {each: gpu.flops_at(each) for each in ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4")}
-    shares: dict[str, float] = facts["share"]
-    sustained = {n: p * shares.get(n, 0.7) * facts["power"] for n, p in peaks.items() if p is not None}
-    hbm = machine.hbm_Bps / machine.gpu.memory_Bps * gpu.memory_Bps
-    more = max(gpu.num_dies, 1) / max(machine.gpu.num_dies, 1)  # ranks in the same host
-    return replace(
-        machine,
-        gpu=gpu,
-        sustained=sustained,
-        num_sms=int(facts["sms"]),
-        hbm_Bps=hbm,
-        gpus_per_host=int(machine.gpus_per_host * more),
-        domain=int(machine.domain * more),
-        attention=facts["attention"],
-        head64=facts.get("head64", {}),
-    )
 
 
 def _algorithm(text: str) -> str:

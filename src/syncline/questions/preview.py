@@ -11,37 +11,36 @@ from typing import Annotated, ClassVar
 from syncline.describe import units
 from syncline.describe.files import write_text
 from syncline.describe.model import Handle, handle
-from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.previewing import cpus
 from syncline.previewing.account import account_of_run
 from syncline.previewing.beside import BesideStep, SeenStep, beside_step
 from syncline.previewing.child import OtherWorldError, time_kernels
 from syncline.previewing.execute import IGNORES, GraphRun, NetworkUse
-from syncline.previewing.export import save_chakra
+from syncline.previewing.export import save_chakra, timeline_of
 from syncline.previewing.exposed import CollectiveUse, collectives, exposed_s, talking
-from syncline.previewing.graph import HOST, StepGraph
+from syncline.previewing.graph import StepGraph
 from syncline.previewing.holders import PeakMemory
 from syncline.previewing.job_of import CapturedJob, job_of, reaching
 from syncline.previewing.launch import ScriptLaunch, read_launch
 from syncline.previewing.measured import GpuKernelTimes, read_kernel_times
-from syncline.previewing.price import Pricer, calibrated
+from syncline.previewing.price import pricer_of
 from syncline.previewing.ranks import Runner
-from syncline.previewing.record import Capture, read_capture
+from syncline.previewing.record import Capture, read_captures
 from syncline.previewing.same import differences
 from syncline.previewing.suggest import Suggestion
 from syncline.previewing.suggest import suggest as suggestions_of
-from syncline.previewing.what_if import DEFAULT, Alternative, WhatIfSetting, other_gpu
+from syncline.previewing.what_if import DEFAULT, Alternative, WhatIfSetting
 from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import ClusterArgument, built
 from syncline.sim.flow.routing import Routing
-from syncline.sim.profile import SystemProfile, load_profile
-from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.profile import load_profile
+from syncline.sim.step.machine import machine_from_fabric
 from syncline.sim.step.step import step as price_step
 from syncline.sim.uncertainty import Interval, Spread, generation_of, preview_spread
-from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder, save
+from syncline.timeline import Timeline, save
 from syncline.timeline.account import Account, StepCause
-from syncline.workload.graph import Op, save_workload
+from syncline.workload.graph import save_workload
 from syncline.workload.read_job import load_job
 
 CONVOLVED = 0.1  # of the time of kernels from which on convolutions decide how far off it may be
@@ -201,28 +200,16 @@ class PreviewAnswer(Answer):
         if self.captures[0].on_cpu:
             return cpus.cpu_spread(own)
         generation = generation_of(machine.gpu.architecture, machine.gpu.vendor)
-        convolved = self.graph.prices.get("convolution", 0.0) > CONVOLVED * self.kernels_s
+        convolved = self.graph.prices.get("convolution", 0.0) > CONVOLVED * self.graph.kernels_s
         kernels = preview_spread(generation, self.launch.world, "convolutions" if convolved else "products")
         host = preview_spread(generation, self.launch.world, "host")
         if own is not None:
             least, most = own.spread
             host = replace(host, low_90=least, low_50=1.0, high_50=1.0, high_90=most)
-        both = kernels.longer_of(host, self.kernels_s, self.host_s)
-        if both.high_90 * max(self.kernels_s, self.host_s) > kernels.high_90 * self.kernels_s:
+        both = kernels.longer_of(host, self.graph.kernels_s, self.graph.host_s)
+        if both.high_90 * max(self.graph.kernels_s, self.graph.host_s) > kernels.high_90 * self.graph.kernels_s:
             both = replace(both, unmeasured=(*both.unmeasured, OWN_WORDS if own is not None else HOST_WORDS))
         return talking(both, self.step_time_s, self.exposed_s, self.collectives, machine)
-
-    @property
-    def kernels_s(self) -> float:
-        """What the kernels of a step take, one after the other."""
-        return sum(seconds for kind, seconds in self.graph.prices.items() if kind != "host copy")
-
-    @property
-    def host_s(self) -> float:
-        """What the host of the first rank does in a step: Python, dispatch and launches."""
-        graph, work = self.graph, self.graph.workload
-        mine = (work.rank == 0) & (work.stream == HOST) & (work.kind == Op.COMPUTE)
-        return float(work.duration_s[mine & (graph.step == graph.num_steps - 1)].sum())
 
     @property
     def operations(self) -> int:
@@ -254,13 +241,13 @@ class PreviewAnswer(Answer):
     @property
     def job(self) -> CapturedJob:
         """The job as a file for the other verbs: the model's shape, its split and its batch."""
-        return reaching(job_of(self.captures), self.captures, machine_from_fabric(self.fabric), self.kernels_s)
+        return reaching(job_of(self.captures), self.captures, machine_from_fabric(self.fabric), self.graph.kernels_s)
 
     @property
     def beside(self) -> BesideStep:
         """The same job priced by `step` from the job file, and why the two differ."""
         job = self.job.data
-        seen = SeenStep(self.step_time_s, self.kernels_s, self.exposed_s, self.memory, bool(job["compiled"]))
+        seen = SeenStep(self.step_time_s, self.graph.kernels_s, self.exposed_s, self.memory, bool(job["compiled"]))
         found = beside_step(seen, price_step(self.fabric, load_job(job)))
         thin = self.launch.per_host < min(self.launch.gpus, self.launch.world)
         return replace(found, why=(PACKED, *found.why)) if thin else found
@@ -268,7 +255,7 @@ class PreviewAnswer(Answer):
     @property
     def timeline(self) -> Timeline:
         """What every captured rank does in the two steps."""
-        return _timeline(self.executed)
+        return timeline_of(self.executed)
 
     def _measured(self) -> MeasuredKernels:
         times = self.times
@@ -276,7 +263,7 @@ class PreviewAnswer(Answer):
             return MeasuredKernels("", "", "", self.graph.timed, 0.0, False, {})
         there = times.gpu.name if times.gpu is not None else ""
         scaled = bool(there) and there != machine_from_fabric(self.fabric).gpu.name
-        host_s = self.host_s if times.own else 0.0
+        host_s = self.graph.host_s if times.own else 0.0
         return MeasuredKernels(
             times.device, there, times.torch, self.graph.timed, host_s, scaled, dict(times.failed)
         )  # fmt: skip
@@ -402,7 +389,7 @@ def preview(
     with tempfile.TemporaryDirectory(prefix="syncline-kernels-") as scratch:
         folder = captured or keep or (Path(scratch) if measure else None)
         try:
-            captures = _kept(captured, launch) if captured is not None else runner.stages(launch, folder)
+            captures = read_captures(captured, launch.world) if captured is not None else runner.stages(launch, folder)
         except OtherWorldError as other:
             launch = launch.resized(other.world)
             launch.devices(fabric, machine.gpu.num_dies)
@@ -412,10 +399,10 @@ def preview(
             tell(f"timing the kernels on this machine's {'CPU' if cpu else 'GPU'}")
             time_kernels(folder, measured, units.time(timeout), tell)
         times = read_kernel_times(measured) if measured is not None else None
-    others = _others(launch, captures, check)
-    found = [text for each in runner.others(launch, others, captures) for text in differences(captures, each)]
+    others = runner.others(launch, captures, check)
+    found = [text for each in others for text in differences(captures, each)]
     cpus.check_device(captures[0], cpu)
-    pricer = _pricer(machine, times, cpu, load_profile(profile) if profile is not None else None)
+    pricer = pricer_of(machine, times, cpu, load_profile(profile) if profile is not None else None)
     setting = WhatIfSetting(captures, fabric, pricer, routing, launch, runner, NetworkUse.of(captures))
     changes = DEFAULT if what_if is None and launch.world > 1 else tuple(what_if or ())
     executed = setting.executed
@@ -428,83 +415,11 @@ def preview(
         memory=setting.memory,
         alternatives=tuple(map(setting.alternative, changes)),
         suggested=suggestions_of(setting, tell) if suggest else (),
-        checked=tuple(others),
+        checked=tuple(each.rank for each in others),
         differences=tuple(found),
         times=times,
         asks_step=beside,
     )
-
-
-def _pricer(
-    machine: Machine, times: GpuKernelTimes | None, cpu: bool = False, profile: SystemProfile | None = None
-) -> Pricer:
-    """Return the prices on a machine, with times that were taken on its GPU or another, or on a CPU."""
-    plain = Pricer(machine)
-    if profile is not None:
-        if cpu:
-            raise UsageError("`profile` is of GPUs and NCCL.", hint="Scripts on processors are measured: `measure`.")
-        profile.check(machine.gpu.name)
-        plain = calibrated(plain, profile.steps.multipliers)
-    if times is None:
-        return plain
-    if times.on_cpu != cpu:
-        raise UsageError(
-            f'kernels were timed on "{times.device}".', hint="Times of a CPU go with `cpu`, those of a GPU without."
-        )
-    if cpu:
-        return replace(plain, times=times)
-    if times.gpu is None:
-        raise UsageError(
-            f'kernels were timed on "{times.device}", which is not in the catalogue.',
-            hint="Times are scaled by the rates of known GPUs: `syncline fabric parts gpu` lists them.",
-        )
-    same = times.gpu.name == machine.gpu.name
-    return replace(plain, times=times, timed_on=None if same else other_gpu(machine, times.gpu.name))
-
-
-def _kept(folder: Path, launch: ScriptLaunch) -> tuple[Capture, ...]:
-    """Return what an earlier preview kept of the same command."""
-    found = tuple(sorted((read_capture(path) for path in folder.glob("rank*.json")), key=lambda c: c.rank))
-    if not found or found[0].world != launch.world:
-        raise UsageError(
-            f"{folder} holds no capture of {launch.world:,} ranks.", hint="Make one with `keep`, of the same command."
-        )
-    return found
-
-
-def _others(launch: ScriptLaunch, captures: tuple[Capture, ...], number: int) -> list[int]:
-    """Return ranks to compare: the last, the middle, and on."""
-    known = {c.rank for c in captures}
-    order = [launch.world - 1, launch.world // 2, launch.world // 4, 1, launch.world // 3]
-    return [rank for rank in dict.fromkeys(order) if rank not in known and rank > 0][:number]
-
-
-_KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.OTHER, SpanKind.WAIT)
-
-
-def _timeline(executed: GraphRun) -> Timeline:
-    from syncline.version import __version__
-
-    graph, work = executed.graph, executed.graph.workload
-    builder = TimelineBuilder(Source(SourceKind.SIMULATED_FLOW, "syncline preview", __version__, ignores=IGNORES), {})
-    names = []
-    for row in range(len(work)):
-        name, source = work.names[int(work.label[row])], int(graph.source[row])
-        captured = graph.captures[int(work.rank[row])]
-        module = captured.words[captured.ops[source].module] if source >= 0 else ""
-        names.append(builder.name(f"{module}: {name}" if module else name))
-    shown = (graph.source >= 0) | (work.kind == Op.WAIT)
-    at = shown.nonzero()[0]
-    builder.add_spans(
-        rank=work.rank[at].astype("int32"),
-        start_s=executed.begin_s[at],
-        end_s=executed.end_s[at],
-        kind=[_KINDS[int(kind)] for kind in work.kind[at]],
-        name=[names[row] for row in at],
-        stream=work.stream[at].astype("int16"),
-        size_bytes=work.size_bytes[at].astype("int64"),
-    )
-    return builder.build()
 
 
 COMMANDS = {"": preview}

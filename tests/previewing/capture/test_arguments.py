@@ -29,3 +29,13 @@ def test_the_gradient_of_bags_knows_whose_each_row_is() -> None:
     assert made.args[3].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3] and made.args[4].tolist() == [3] * 4
     out = made.call()()
     assert isinstance(out, torch.Tensor) and out.shape == (50, 8)
+
+
+def test_rows_of_a_grouped_product_are_shared_out() -> None:
+    rows, experts, wide = 24, 4, 16
+    plain, ends = tensor("torch.bfloat16", rows, wide), tensor("torch.int32", experts)
+    weights = {**plain, "shape": [experts, wide, 8], "stride": [wide * 8, 8, 1]}
+    across = {**plain, "shape": [wide, rows], "stride": [1, wide]}
+    for left, right in ((plain, weights), (across, plain)):
+        spec = {"op": "aten._grouped_mm.default", "args": [left, right, ends], "kwargs": {}}
+        assert Arguments(spec).args[2].tolist() == [6, 12, 18, 24]

@@ -100,6 +100,18 @@ def test_attention_in_32_bits_leaves_the_matrix_units() -> None:
     assert attention.seconds(call, RATE, 2 * ISSUES, 1.0) == pytest.approx(took)
 
 
+def test_the_memory_efficient_kernel_takes_whole_tiles() -> None:
+    few, many = (attend(keys, 64, 0.0, dtype="bfloat16", name="efficient") for keys in (49, 64))
+    one, other = (attention.seconds(call, RATE, 2 * ISSUES, 1.0) for call in (few, many))
+    assert one == pytest.approx(other)
+
+
+def test_alone_in_32_bits_the_gradient_of_a_channels_weight_is_slow() -> None:
+    half = kernel("convolution_backward", 1, 1, [True, True, False], taps=7, groups=96)
+    full = half._replace(ins=tuple((shape, "float32", elements) for shape, _, elements in half.ins))
+    assert seconds(full) > 8 * seconds(half)
+
+
 def test_groups_of_a_convolution_run_together_where_their_channels_are_a_power_of_two() -> None:
     together, apart = (seconds(kernel("convolution", wide, wide, groups=4)) for wide in (64, 56))
     alone = seconds(kernel("convolution", 64, 64))

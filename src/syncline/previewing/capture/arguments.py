@@ -59,6 +59,8 @@ class Arguments:
             base.copy_(torch.rand(base.shape, device=base.device) < 0.5)
         elif (bags := self._bags(place, base)) is not None:
             base.copy_(bags)
+        elif "grouped_mm" in self.name:
+            base.copy_((torch.arange(base.numel(), device=base.device) + 1) * self._grouped() // base.numel())
         else:
             base.copy_(torch.randint(0, self._below(place, value["shape"]), base.shape, device=base.device).to(dtype))
         return made
@@ -70,6 +72,13 @@ class Arguments:
         rows, bags = (math.prod(self.spec["args"][which]["shape"]) for which in (1, 2))
         each, count = max(rows // max(bags, 1), 1), torch.arange(base.numel(), device=base.device)
         return {2: count * each, 3: (count // each).clamp(max=max(bags - 1, 0)), 4: torch.full_like(count, each)}[place]
+
+    def _grouped(self) -> int:
+        """Return the rows that a grouped product shares out: of the operand that has all groups behind each other."""
+        left, right = (each["shape"] for each in self.spec["args"][:2])
+        if len(right) > len(left):
+            return int(left[0])
+        return int(right[-1] if len(left) > len(right) else left[-1])
 
     def _below(self, place: int, own: list[int]) -> int:
         """Return one more than the largest number that an index may be."""

@@ -146,7 +146,8 @@ def prepare(log: Log) -> None:
         return torch.addmm(bias, input.flatten(0, 1), weight.t()).unflatten(0, input.shape[:2])  # as CUDA's own does
 
     def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-        if type(input) is FakeTensor and input.is_cuda:
+        alike = weight is None or weight.dtype is input.dtype  # else torch takes it apart
+        if type(input) is FakeTensor and input.is_cuda and alike:
             return torch.ops.aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
         return normalise(input, normalized_shape, weight, eps)
 

@@ -19,10 +19,10 @@ RAMP_KEYS = 500.0  # keys a query sees at which half of that is reached
 HEADS, SPEED = (32.0, 64.0, 96.0, 128.0), (0.42, 0.87, 0.93, 1.0)  # heads are padded to a multiple of 16
 DROPPED = {False: 0.52, True: 0.88}  # forward and backward with dropout: a random number for each score
 MASKED = {False: 0.6, True: 0.53}  # with a mask, which is read score by score
-EFFICIENT, EFFICIENT_RAMP = 0.35, 128.0  # the memory-efficient kernel beside cuDNN's, with smaller tiles
+EFFICIENT = 0.155  # of that rate, the memory-efficient kernel (with a bias); rows and keys come in tiles
 SCORE_OPS, OF_VECTORS = {False: 510, True: 1170}, {False: 0.65, True: 0.54}
 """In 32 bits, which products are emulated in: least operations of the vector units for a score, forward and backward,
-and the share of their rate on wide heads; rows and keys come in tiles of 64 (`research/preview/h200-host.json`)."""
+and the share of their rate on wide heads; rows and keys come in tiles (`research/preview/h200-host.json`)."""
 TILE, BELOW_DIAGONAL = 64, (0.6, 1.2)  # of all scores, what causal attention takes in 32 bits: and 1.2 over tiles
 
 
@@ -45,14 +45,14 @@ def seconds(kernel: KernelCall, rate: float, vector_rate: float, speed: float) -
     keys = key[2] * (0.5 if is_causal(kernel) else 1.0)
     head = math.ceil(query[-1] / 16) * 16
     efficient = "efficient" in kernel.name
-    reached = keys / (keys + (EFFICIENT_RAMP if efficient else RAMP_KEYS))
+    rows, columns = (math.ceil(side / TILE) * TILE for side in (query[2], key[2]))
+    reached = query[2] * key[2] / (rows * columns) * EFFICIENT if efficient else keys / (keys + RAMP_KEYS)
     if kernel.ins[0][1] == "float32":
-        rows, columns = (math.ceil(side / TILE) * TILE for side in (query[2], key[2]))
         least, more = BELOW_DIAGONAL if is_causal(kernel) else (1.0, 0.0)
         scores = query[0] * query[1] * rows * columns * min(1.0, least + more * TILE / columns)
         each = (10 if backward else 4) * query[3]
         return scores * max(SCORE_OPS[backward], each / OF_VECTORS[backward]) / vector_rate
-    reached *= (BACKWARD if backward else FORWARD) * speed * (EFFICIENT if efficient else 1.0)
+    reached *= (BACKWARD if backward else FORWARD) * speed
     reached *= float(np.interp(head, HEADS, SPEED)) * query[-1] / head
     if any(isinstance(arg, float) and 0 < arg < 1 for arg in kernel.args):
         reached *= DROPPED[backward]

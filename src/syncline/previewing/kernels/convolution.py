@@ -36,9 +36,10 @@ TOGETHER, WIDE_GROUP = 42, 128
 """Channels of a group in 16 bits between which cuDNN runs groups one after the other, but for powers of two."""
 OF_IMAGE = 2.7  # times longer the gradient of the images takes in 16 bits where groups have 64 to 128 channels
 FEW_LAST = 1.8  # with channels innermost
-ALONE = {True: (24.0, 40.0), False: (6.3, 9.7)}
+ALONE, ALONE_LAST = (24.0, 40.0), {2: (6.3, 9.7), 4: (13.0, 90.0)}
 """Issues for a multiplication where each channel is convolved alone, forward and backward: torch's kernel for images
-whose channels are outermost, cuDNN's for innermost."""
+whose channels are outermost, cuDNN's for innermost, by bytes of an element; its gradient of weights in 32 bits is slow
+(of windows of 7 x 7)."""
 BIAS_ISSUES, BIAS_GRADIENT_ISSUES = 100, 60  # of an element: cuDNN leaves the bias to kernels of their own
 SMALL, OPERATORS = 64, 300
 """Of TorchInductor, which keeps layouts with fewer channels, or with more operators for a convolution."""
@@ -183,7 +184,7 @@ def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, is
     touched_s = conv.moved * conv.width / (memory_Bps * PASSES)
     backward = "backward" in kernel.name
     if conv.groups > 1 and conv.in_channels == 1:
-        issues = ALONE[conv.channels_outermost][backward]
+        issues = (ALONE if conv.channels_outermost else ALONE_LAST[conv.width])[backward]
         return max(conv.visited * issues / issues_per_s, touched_s) + LAUNCHES_S
     if conv.groups == 1 and min(conv.in_channels, conv.out_channels) < FEW:
         reached = FEW_CHANNELS * (1.0 if conv.channels_outermost else FEW_LAST)
