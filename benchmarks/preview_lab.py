@@ -108,7 +108,7 @@ def score(folder: Path) -> list[dict[str, Any]]:
                 {
                     "script": script, "bound": bound, "link_Mbps": 1000 * scale, "predicted_s": told.step_time_s,
                     "measured_s": found, "quickest_s": min(steps), "slowest_s": max(steps),
-                    "off_percent": round(100 * (told.step_time_s / found - 1), 1), "own_step_s": answer.host_s,
+                    "off_percent": round(100 * (told.step_time_s / found - 1), 1), "own_step_s": answer.graph.host_s,
                     "exposed_s": told.exposed_s,
                 }
             )  # fmt: skip

@@ -108,7 +108,7 @@ def test_what_cannot_be_said_of_cpus_is_refused(answer: PreviewAnswer, folder: P
     gpu = json.loads(times.read_text())
     del gpu["cpu"]
     (folder / "gpu.json").write_text(json.dumps(gpu))
-    with pytest.raises(UsageError, match="Times of a CPU go with --cpu"):
+    with pytest.raises(UsageError, match="Times of a CPU go with `cpu`"):
         syncline.preview(CLUSTER, command(folder), captured=kept, measured=folder / "gpu.json", cpu=True)
 
 
