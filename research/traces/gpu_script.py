@@ -216,7 +216,7 @@ def gradient_norms(planted: bool) -> Step:
 
     def one() -> None:
         model(batch).float().square().mean().backward()
-        norms = [weight.grad.norm() for weight in model.parameters()]
+        norms = [weight.grad.norm() for weight in model.parameters() if weight.grad is not None]
         if planted:
             largest = max(norm.item() for norm in norms)
             if largest > 1e30:

@@ -67,7 +67,7 @@ class Incident(Finding):
         costs = [i.cost_usd_per_day for i in (self, *every) if i.cost_usd_per_day is not None]
         return replace(self, effects=every, cost_usd_per_day=max(costs, default=None))
 
-    def to_json(self) -> JsonObject:  # type: ignore[override]
+    def to_json(self) -> JsonObject:
         """Return the incident as the page and the history read it."""
         own: JsonObject = {
             "cost_usd_per_hour": self.cost_usd_per_hour, "host": self.host, "last_s": self.last_s, "times": self.times,
