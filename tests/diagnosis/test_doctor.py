@@ -97,7 +97,7 @@ def test_the_fault_that_doctor_prints_makes_the_prediction_the_measurement(tmp_p
 def test_a_suspect_that_is_not_likely_is_no_headline(roce: Fabric, tmp_path: Path) -> None:
     (incident,) = (one for one in roce_incidents() if one.name == "healthy-by-design")
     answer = doctor(str(write_roce(incident, tmp_path / "incident")), cluster=roce)
-    assert str(answer).startswith("Nothing in these files says that something is wrong.")
+    assert str(answer).startswith("Slower than this cluster should be, and nothing in these files says why")
     possible = replace(answer, suspects=tuple(replace(one, probability=0.3) for one in answer.suspects))
     what = "node01/nic-0: PCIe of 0000:1a:00.0"
     assert str(possible).startswith(f"No likely cause in these files; the likeliest is {what}")
