@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -98,11 +99,10 @@ class SlowRows(torch.utils.data.Dataset[torch.Tensor]):
         return torch.full((WIDTH,), float(index % 7))
 
 
-def loader(planted: bool) -> Step:
-    """Plants a loader without workers that needs 30 ms a batch; mended, four workers prefetch it."""
+def loaded(row_s: float, workers: dict[str, Any]) -> Step:
+    """Return a step that begins with a batch of 30 rows, each of which takes a loader so long."""
     trained = Trained()
-    workers = {} if planted else {"num_workers": 4, "prefetch_factor": 4, "persistent_workers": True}
-    rows = iter(torch.utils.data.DataLoader(SlowRows(0.001), batch_size=30, **workers))
+    rows = iter(torch.utils.data.DataLoader(SlowRows(row_s), batch_size=30, **workers))
 
     def one() -> None:
         fresh = next(rows).to(DEVICE, torch.bfloat16)
@@ -112,6 +112,11 @@ def loader(planted: bool) -> Step:
         torch.cuda.synchronize() if DEVICE.type == "cuda" else None
 
     return one
+
+
+def loader(planted: bool) -> Step:
+    """Plants a loader without workers that needs 30 ms a batch; mended, four workers prefetch it."""
+    return loaded(0.001, {} if planted else {"num_workers": 4, "prefetch_factor": 4, "persistent_workers": True})
 
 
 def stream_order(planted: bool) -> Step:
@@ -230,18 +235,7 @@ def gradient_norms(planted: bool) -> Step:
 
 def slow_worker(planted: bool) -> Step:
     """Plants one worker that needs 60 ms a batch; mended, there are eight."""
-    trained = Trained()
-    workers = {"num_workers": 1 if planted else 8, "prefetch_factor": 2, "persistent_workers": True}
-    rows = iter(torch.utils.data.DataLoader(SlowRows(0.002), batch_size=30, **workers))
-
-    def one() -> None:
-        fresh = next(rows).to(DEVICE, torch.bfloat16)
-        trained.batch[: len(fresh)] = fresh
-        trained.forward_backward()
-        trained.update()
-        torch.cuda.synchronize() if DEVICE.type == "cuda" else None
-
-    return one
+    return loaded(0.002, {"num_workers": 1 if planted else 8, "prefetch_factor": 2, "persistent_workers": True})
 
 
 def waits_for_copies(planted: bool) -> Step:

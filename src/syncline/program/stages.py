@@ -4,8 +4,8 @@ A piece passes three phases: it is sent (the front thread encodes and posts), re
 and posts the sum) and collected (the back thread takes the sums of others). With levels all of what is outside the
 innermost happens between; in factors the second average happens while the first is collected. `runtime.sync` carries
 these stages out and records a span under each one's name; `program.laying` lays them down as tasks, which
-`program.overlap` prices for ranks that are alike and `sim.emulate` for every rank on any wiring. Other `stages` run,
-and are priced, as they stand there; a list that cannot be carried out is refused.
+`sim.emulate` prices for every rank on any wiring. Other `stages` run, and are priced, as they stand there; a list that
+cannot be carried out is refused.
 
     exchange = BucketProgram(7_000_000, scheme("int8"), (4,))
     exchange.stages                        # encode shard, sum and encode, decode sum
