@@ -41,7 +41,7 @@ def text(answer: Answer) -> str:
 
 
 def page(answer: Answer) -> str:
-    """Return an answer as one whole page: its own, or what is drawn of it above its text."""
+    """Return an answer as one whole page: its own, or its text and what is drawn of it."""
     from syncline.report.page.page import answer_page
 
     own, draw = (_maker("page", answer, name) if "html" in answer.outputs else None for name in ("page", "drawings"))

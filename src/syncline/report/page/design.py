@@ -25,7 +25,8 @@ def drawings(answer: DesignAnswer) -> list[Drawing]:
                 "", alternatives(answer), f"A million tokens on each. Recommended: {why_recommended(answer.front)}."
             )
         ]
-    return [Drawing("", front(answer), "Red: cheapest token. A larger dot keeps more after a failed switch.")]
+    why = f"Red: recommended, {why_recommended(answer.front)}. A larger dot keeps more after a failed switch."
+    return [Drawing("", front(answer), why)]
 
 
 def alternatives(answer: DesignAnswer) -> Markup:
@@ -49,7 +50,7 @@ def front(answer: DesignAnswer) -> Markup:
     radii = [3 + 5 * point.after_one for point in answer.front]
     lines = [
         Line("designs", costs[1:], times[1:], titles=titles[1:], radii=radii[1:], dots_only=True),
-        Line("first", costs[:1], times[:1], titles=titles[:1], radii=radii[:1], dots_only=True),
+        Line("recommended", costs[:1], times[:1], titles=titles[:1], radii=radii[:1], dots_only=True),
     ]
     x, y = _around(costs, "cost of owning, $M a year"), _around(times, "us a token")
     return plot("time a token against cost a year", lines, x, y, height=420, has_legend=False)

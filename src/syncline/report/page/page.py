@@ -1,4 +1,4 @@
-"""Pages: the answer's text under its drawings, or a template of its own. A page fetches nothing and escapes all."""
+"""Pages: the answer's text, its drawings below, or a template of its own. A page fetches nothing and escapes all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Drawing(NamedTuple):
 
 
 def answer_page(text: Iterable[str | Table], drawings: Iterable[Drawing] = ()) -> str:
-    """Return the page of an answer: its first line as the title, what is drawn, then the rest of its text."""
+    """Return the page of an answer: its first line as the title, the rest of its text, then what is drawn."""
     given = list(text)
     title = next((part for part in given if isinstance(part, str) and part.strip()), "")
     parts: list[str | Table] = []

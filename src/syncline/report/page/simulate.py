@@ -23,10 +23,10 @@ HEADS = ("busiest links", "mean utilisation")
 
 
 def drawings(answer: Simulation) -> list[Drawing]:
-    """Return the curve, and where flows were simulated the load of the links and who talks to whom."""
+    """Return the curve of several sizes, and where flows were simulated the load of the links and who talks to whom."""
     if answer.outcome is not None:
         return watched([("", answer.outcome)])
-    drawn = [Drawing("Bus bandwidth by size", bandwidth_curve(answer.rows))]
+    drawn = [Drawing("Bus bandwidth by size", bandwidth_curve(answer.rows))] if len(answer.rows) > 1 else []
     if answer.contest is None or answer.largest is None or answer.largest.method == "nccl":
         return drawn
     last, row = answer.largest, answer.rows[-1]
